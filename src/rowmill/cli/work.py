@@ -1,0 +1,162 @@
+"""`run` and `check`: input or job file, and flags -> a Job, and it done or rehearsed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rowmill.cli.front import EXITS, debug_option, json_option, wants_json
+from rowmill.cli.shown import lines_of, plain
+from rowmill.cli.voice import out, out_json, say
+
+if TYPE_CHECKING:
+    from rowmill.config import EngineConfig, Job
+    from rowmill.events import Summary
+
+FLAGS = {
+    "output": "output.path",
+    "prompt": "prompt",
+    "model": "engine.model",
+    "engine": "engine.name",
+    "url": "engine.url",
+    "limit": "run.limit",
+}
+"""The setting behind each flag."""
+
+
+def job_options(command: Any) -> Any:
+    """What makes a job: the inputs and the flags that `run` and `check` share."""
+    parts = [
+        click.argument("inputs", nargs=-1, metavar="INPUT..."),
+        click.option(
+            "-o", "--output", metavar="FOLDER", help="Where results go; a run there is resumed."
+        ),
+        click.option("--prompt", metavar="TEXT", help="Prompt with `{column}` in it."),
+        click.option("--model", metavar="NAME", help="Path, or name that the endpoint serves."),
+        click.option(
+            "--engine", metavar="NAME", help="`llamacpp`, `http`, `echo` or a plugin's."
+        ),
+        click.option("--url", help="OpenAI-compatible endpoint; makes `http` the engine."),
+        click.option(
+            "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N rows."
+        ),
+        click.option(
+            "--set",
+            "sets",
+            multiple=True,
+            metavar="KEY.PATH=VALUE",
+            help="Any setting of the job file; a value is TOML, else text. Repeatable.",
+        ),
+        json_option,
+        debug_option,
+    ]
+    for part in reversed(parts):
+        command = part(command)
+    return command
+
+
+@click.command()
+@job_options
+@click.option(
+    "--join", default="", hidden=True, metavar="TOKEN", help="Share the run of this token."
+)
+def run(inputs: tuple[str, ...], join: str, sets: tuple[str, ...], **flags: Any) -> int:
+    """Answer every row of INPUT... and write the results.
+
+    INPUT is a file, glob or folder of JSON Lines. An argument that ends in `.toml` is a job file; flags
+    and `--set` come before what it says. Relative paths in a job file start at the current directory.
+    The same command again resumes.
+    """
+    job = read_job(inputs, sets, flags, needs=("source", "output"))
+
+    from rowmill.executors.local import run as run_here
+    from rowmill.progress import open_progress, summary_lines
+
+    if (
+        not job.engine.model
+        and job.engine.name in ("", "llamacpp")
+        and "url" not in job.engine.options
+    ):
+        say(
+            "no model is named: the demo model SmolLM2-135M-Instruct answers; name one with `--model`"
+        )
+    with open_progress(say) as listen:
+        summary = run_here(job, listen=listen, token=join)
+    for line in summary_lines(summary):
+        say(line)
+    if wants_json():
+        out_json(summary_record(summary))
+    return int(summary.exit_code)
+
+
+@click.command()
+@job_options
+@click.option(
+    "--sample", type=click.IntRange(min=1), metavar="N", help="Read only so many rows."
+)
+def check(
+    inputs: tuple[str, ...], sample: int | None, sets: tuple[str, ...], **flags: Any
+) -> int:
+    """Read, validate and measure INPUT... without asking anything.
+
+    Takes what `run` takes, job files too, and tells what `run` would do and which rows are bad.
+    """
+    job = read_job(inputs, sets, flags, needs=("source",))
+
+    from rowmill.rehearse import check as rehearse
+
+    report = rehearse(job, sample=sample)
+    if wants_json():
+        out_json(plain(report))
+    else:
+        for line in lines_of(report):
+            out(line)
+    return int(getattr(report, "exit_code", 0))
+
+
+def read_job(
+    inputs: Sequence[str], sets: Sequence[str], flags: dict[str, Any], *, needs: Sequence[str]
+) -> Job:
+    """The job that arguments and flags make.
+
+    Raises:
+        BadJob: with every mistake found.
+    """
+    from rowmill.errors import BadJob
+    from rowmill.job_file import load_job
+
+    files = [name for name in inputs if name.endswith(".toml")]
+    sources = [name for name in inputs if not name.endswith(".toml")]
+    if len(files) > 1:
+        names = ", ".join(f"`{name}`" for name in files)
+        raise BadJob(where="command line", mistakes=[f"one job file at a time; got {names}"])
+    settings = {FLAGS[name]: value for name, value in flags.items() if value is not None}
+    if sources:
+        settings["source"] = sources
+    return load_job(
+        files[0] if files else None,
+        settings=settings,
+        sets=sets,
+        needs=needs,
+        check_options=_engine_mistakes,
+    )
+
+
+def _engine_mistakes(engine: EngineConfig) -> Sequence[str]:
+    from rowmill.engines import check_options
+
+    return check_options(engine)
+
+
+def summary_record(summary: Summary) -> dict[str, Any]:
+    """A summary as the object that `--json` writes."""
+    record: dict[str, Any] = plain(summary)
+    record["error"] = record.pop("failed")
+    record["errors"] = [
+        {"kind": kind, "sentence": sentence, "rows": rows}
+        for kind, sentence, rows in summary.errors
+    ]
+    record["exit"] = EXITS.get(summary.exit_code, "bug")
+    return record

@@ -1,0 +1,229 @@
+"""The job: what is asked, as one frozen value. A field's docstring is its documentation.
+
+Promises: an unknown key, a wrong type or a value out of range never passes; all mistakes are found at once.
+Knows nothing of: files (see job_file.py), engines beyond their name (an adapter's own options are its own).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+Kind = Literal["auto", "generate", "chat"]
+TooLongPolicy = Literal["error", "truncate_left", "truncate_right", "clamp_max_tokens"]
+
+
+class Part(BaseModel):
+    """A table of the job file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class EngineConfig(Part):
+    """`[engine]`: what answers the rows. Settings that an engine alone knows go beside these by their own name."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+
+    name: str = ""
+    """`llamacpp`, `http`, `echo`, or a plugin's name. Empty: `http` where `url` is set, else `llamacpp`."""
+    model: str = ""
+    """A path, or the name an endpoint serves. Empty: the demo model, SmolLM2-135M-Instruct (`llamacpp`)."""
+    revision: str = ""
+    """Version of the model, part of the identity."""
+    tokenizer: str = ""
+    """Folder or `tokenizer.json` to count and encode with; empty: the model's own. `bytes`: one token a byte."""
+    chat_template: str = ""
+    """Path of a Jinja file that replaces the model's own chat template."""
+    max_model_len: int | None = Field(default=None, gt=0)
+    """Most tokens of prompt and answer together. None: what the engine says."""
+    seats: int | None = Field(default=None, gt=0)
+    """Rows the engine works on at once (`max_num_seqs`, or requests in flight). None: the engine's own default."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Settings beyond the common ones, for the adapter to check."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class SamplingConfig(Part):
+    """`[sampling]`: how answers are drawn; a row's own values come first."""
+
+    temperature: float | None = Field(default=None, ge=0)
+    """0 takes the most likely token each time. None: the engine's default."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Draw from the smallest set of tokens with this much probability."""
+    top_k: int | None = None
+    """Draw from this many most likely tokens."""
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    """Leave out tokens under this share of the most likely one's probability."""
+    max_tokens: int | None = Field(default=None, gt=0)
+    """Most tokens of an answer. None: what the context leaves."""
+    n: int = Field(default=1, ge=1)
+    """Answers a row."""
+    stop: tuple[str, ...] = ()
+    """Strings that end an answer; they are not part of it."""
+    seed: int | None = None
+    """Seed of the draw."""
+    presence_penalty: float | None = None
+    """Penalty on tokens that occurred."""
+    frequency_penalty: float | None = None
+    """Penalty on tokens by how often they occurred."""
+    repetition_penalty: float | None = Field(default=None, gt=0)
+    """Factor on tokens that occurred; 1 is none."""
+    logprobs: int | None = Field(default=None, ge=0)
+    """Log-probabilities of so many most likely tokens; 0: of the chosen one alone."""
+    choices: tuple[str, ...] = ()
+    """The answer is exactly one of these."""
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+    """JSON Schema the answer must follow."""
+    regex: str = ""
+    """Regular expression the answer must match."""
+    ignore_eos: bool = False
+    """Go on past the end token until `max_tokens`: for benchmarks."""
+    return_token_ids: bool = False
+    """Keep each answer's token ids in `choices`."""
+    extra: dict[str, Any] = {}
+    """Fields passed through to an endpoint untouched."""
+
+    @field_validator("stop", "choices", mode="before")
+    @classmethod
+    def _one_string_is_a_list(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_constraint(self) -> SamplingConfig:
+        given = [
+            k
+            for k, v in (
+                ("choices", self.choices),
+                ("schema", self.schema_),
+                ("regex", self.regex),
+            )
+            if v
+        ]
+        if len(given) > 1:
+            names = " and ".join(f"`{name}`" for name in given)
+            msg = f"{names} exclude each other; keep one"
+            raise ValueError(msg)
+        return self
+
+
+class ValidateConfig(Part):
+    """`[validate]`: what is done with rows that are not as they should be."""
+
+    too_long: TooLongPolicy = "error"
+    """A prompt, or prompt + `max_tokens`, over the context: a row error, or cut to fit."""
+    special_tokens: Literal["as_text", "parse"] = "as_text"
+    """Control tokens such as `<|im_end|>` inside data (message contents, column values): plain text, or parsed."""
+    duplicate_ids: Literal["error", "keep"] = "error"
+    """Ids that repeat: refuse the job (among `first_rows`; later ones become row errors), or keep every row."""
+    id_column: str = ""
+    """Column that holds the user's id. Empty: `custom_id`, else `id`, where there is one."""
+    first_rows: int = Field(default=200_000, ge=0)
+    """Rows checked before the engine starts; later ones are checked in their window."""
+    strict: bool = False
+    """Refuse the job where any row is bad, before anything is asked; reads the whole input first."""
+
+
+class PlanConfig(Part):
+    """`[plan]`: in which order and company rows go to the engine."""
+
+    order: Literal["file"] = "file"
+    """`file`: as they stand in the input."""
+    duplicates: Literal["copy", "ask"] = "copy"
+    """Equal rows of a window, greedy ones only: ask once and copy the answer, or ask each."""
+    window_rows: int = Field(default=8192, gt=0)
+    """Rows planned at once; bounds memory."""
+    window_bytes: int = Field(default=32 * 2**20, gt=0)
+    """Bytes of input planned at once; bounds memory where rows are long."""
+
+
+class RunConfig(Part):
+    """`[run]`: how the work is kept safe and when it stops."""
+
+    checkpoint_s: float = Field(default=30.0, gt=0)
+    """Seconds between moments at which outcomes are safe on the disk: what a crash may repeat."""
+    max_failed_share: float = Field(default=0.5, gt=0, le=1)
+    """Stop early where more than this share of rows fails, once `max_failed_after` rows are done."""
+    max_failed_after: int = Field(default=200, gt=0)
+    """Rows that must be done before `max_failed_share` is looked at."""
+    max_hours: float | None = Field(default=None, gt=0)
+    """Drain and stop after so many hours; the same command resumes."""
+    drain_s: float = Field(default=8.0, ge=0)
+    """Seconds that rows in flight are given after Ctrl-C, SIGTERM or a cap."""
+    task_rows: int | None = Field(default=None, gt=0)
+    """Rows of a task, the unit of claim and commit. None: a hundredth of the input, 1,000 to 50,000."""
+    lease_s: float = Field(default=30.0, gt=0)
+    """A task whose heartbeat stood still so long is taken over by another worker."""
+    limit: int | None = Field(default=None, gt=0)
+    """Only the first so many rows of the input."""
+
+
+class OutputConfig(Part):
+    """`[output]`: where results go; `output = "out/"` is short for its `path`."""
+
+    path: str = ""
+    """Folder, or `memory://NAME` inside one process."""
+    prefix: str = Field(default="rowmill_", min_length=1)
+    """What the names of result columns begin with."""
+    order: Literal["input", "completion"] = "input"
+    """Order of rows in the results: that of the input, or that in which answers came."""
+    part_bytes: int = Field(default=256 * 2**20, ge=2**16)
+    """Size of a results file, about."""
+
+
+class Job(Part):
+    """One batch job: the same value from the command line, a TOML file or Python."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, populate_by_name=True
+    )
+
+    source: tuple[str, ...] = ()
+    """Path, glob or folder of JSON Lines, or a list of them."""
+    output: OutputConfig = OutputConfig()
+    """Where results go."""
+    kind: Kind = "auto"
+    """`chat`: one user message, or `messages`; `generate`: plain completion. `auto`: chat where the model has a template."""
+    prompt: str = ""
+    """Text with `{column}` in it; `{{` and `}}` stand for braces. Nothing else is special."""
+    prompt_jinja: str = ""
+    """Jinja text over the row's columns, in place of `prompt`."""
+    system: str = ""
+    """System message put before the user message that `prompt` makes."""
+    messages: str = "messages"
+    """Column that holds a conversation."""
+    raw: bool = False
+    """Send the prompt as plain completion even where the model has a chat template."""
+    engine: EngineConfig = EngineConfig()
+    """What answers."""
+    sampling: SamplingConfig = SamplingConfig()
+    """How answers are drawn."""
+    validate_: ValidateConfig = Field(default=ValidateConfig(), alias="validate")
+    """What is done with bad rows."""
+    plan: PlanConfig = PlanConfig()
+    """Order and company of rows."""
+    run: RunConfig = RunConfig()
+    """Safety and stopping."""
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _one_source_is_a_list(cls, value: Any) -> Any:
+        return (
+            (str(value),)
+            if not isinstance(value, list | tuple)
+            else tuple(str(v) for v in value)
+        )
+
+    @field_validator("output", mode="before")
+    @classmethod
+    def _path_is_short_for_output(cls, value: Any) -> Any:
+        return value if isinstance(value, dict | OutputConfig) else {"path": str(value)}
+
+    @model_validator(mode="after")
+    def _one_prompt(self) -> Job:
+        if self.prompt and self.prompt_jinja:
+            msg = "`prompt` and `prompt_jinja` exclude each other; keep one"
+            raise ValueError(msg)
+        return self

@@ -1,0 +1,197 @@
+"""Parent <-> engine child: framed messages over a pair of sockets.
+
+Promises: a message arrives whole or not at all; token ids are never copied into an intermediate form:
+they leave from the array they lie in and arrive in one of their own.
+Knows nothing of: processes, engines, restarts.
+Memory: the message being sent or received.
+
+A frame is u32 length of the head, u64 length of the tail, the head (MessagePack of a tagged Struct),
+the tail (the token ids of `Ask`, else nothing).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from rowmill.rows import Ids, Limits, Outcome, Prompts, Sampling
+
+_FRAME = struct.Struct("<IQ")
+_SOCKET_BYTES = 4 << 20
+"""Asked for in both directions; the kernel gives what it allows. A full socket costs a switch of process."""
+
+
+class Open(msgspec.Struct, tag="open"):
+    """Parent: open this engine."""
+
+    engine: dict[str, Any]
+    """Fields of `EngineConfig`, options among them."""
+
+
+class Ready(msgspec.Struct, tag="ready"):
+    """Child: the engine is open."""
+
+    limits: Limits
+
+
+class Ask(msgspec.Struct, tag="ask"):
+    """Parent: rows to answer. `prompts()` of the channel is how they are read."""
+
+    keys: list[int]
+    stops: bytes
+    max_tokens: list[int]
+    samplings: list[Sampling]
+    sampling_of: list[int]
+    wires: list[bytes]
+    wire_fields: list[str]
+
+
+class Answers(msgspec.Struct, tag="answers"):
+    """Child: outcomes, in any order."""
+
+    outcomes: list[Outcome]
+
+
+class Gauge(msgspec.Struct, tag="gauge"):
+    """Child: how it stands, now and then."""
+
+    in_flight: int
+    """Rows the engine took and has not answered."""
+    waiting: int
+    """Batches the child holds that the engine did not take yet."""
+    cpu_s: float
+    """Processor time of the child so far, its threads included."""
+
+
+class Fatal(msgspec.Struct, tag="fatal"):
+    """Child: it ends, and why: the class of errors.py with its fields."""
+
+    kind: str
+    fields: dict[str, Any]
+
+
+class End(msgspec.Struct, tag="end"):
+    """Parent: no more rows will come."""
+
+
+class Bye(msgspec.Struct, tag="bye"):
+    """Child: all is answered."""
+
+
+Message = Open | Ready | Ask | Answers | Gauge | Fatal | End | Bye
+
+
+class ChannelClosed(Exception):
+    """The other side is gone; a half message may have been lost with it."""
+
+
+class Channel:
+    """One end. Sending and receiving may go on in two threads; each alone needs a lock of the caller's."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BYTES)
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(Message)
+        self._prefix = bytearray(_FRAME.size)
+
+    def send(self, message: Message) -> None:
+        """Send a message; blocks while the socket is full.
+
+        Raises:
+            ChannelClosed: The other side is gone.
+        """
+        self._send(self._encoder.encode(message), memoryview(b""))
+
+    def send_prompts(self, prompts: Prompts) -> None:
+        """Send rows as `Ask`; blocks while the socket is full.
+
+        Raises:
+            ChannelClosed: The other side is gone.
+        """
+        ask = Ask(
+            keys=prompts.keys,
+            stops=prompts.stops.tobytes(),
+            max_tokens=prompts.max_tokens,
+            samplings=prompts.samplings,
+            sampling_of=prompts.sampling_of,
+            wires=prompts.wires,
+            wire_fields=prompts.wire_fields,
+        )
+        ids = np.ascontiguousarray(prompts.ids, dtype=np.uint32)
+        self._send(self._encoder.encode(ask), ids.view(np.uint8).data)
+
+    def receive(self) -> tuple[Message, Prompts | None]:
+        """The next message, and its rows where it is an `Ask`.
+
+        Raises:
+            ChannelClosed: The other side is gone.
+        """
+        self._fill(memoryview(self._prefix))
+        head_bytes, tail_bytes = _FRAME.unpack(self._prefix)
+        head = bytearray(head_bytes)
+        self._fill(memoryview(head))
+        message = self._decoder.decode(head)
+        if not isinstance(message, Ask):
+            return message, None
+        ids = np.empty(tail_bytes // 4, dtype=np.uint32)
+        self._fill(ids.view(np.uint8).data)
+        return message, _prompts(message, ids)
+
+    def close(self) -> None:
+        """Close this end; a thread that waits in `receive` of this end is woken."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
+    def _send(self, head: bytes, tail: memoryview) -> None:
+        parts = [
+            memoryview(_FRAME.pack(len(head), len(tail))),
+            memoryview(head),
+            tail,
+        ]
+        try:
+            while parts:
+                sent = self._sock.sendmsg(parts)
+                while parts and sent >= len(parts[0]):
+                    sent -= len(parts.pop(0))
+                if parts:
+                    parts[0] = parts[0][sent:]
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+
+    def _fill(self, room: memoryview) -> None:
+        while room:
+            try:
+                count = self._sock.recv_into(room, 0, socket.MSG_WAITALL)
+            except OSError as error:
+                raise ChannelClosed(str(error)) from error
+            if not count:
+                reason = "end of stream"
+                raise ChannelClosed(reason)
+            room = room[count:]
+
+
+def _prompts(ask: Ask, ids: Ids) -> Prompts:
+    return Prompts(
+        keys=ask.keys,
+        ids=ids,
+        stops=np.frombuffer(ask.stops, dtype=np.int64),
+        max_tokens=ask.max_tokens,
+        samplings=ask.samplings,
+        sampling_of=ask.sampling_of,
+        wires=ask.wires,
+        wire_fields=ask.wire_fields,
+    )
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected sockets: wrap one in a `Channel`, give the other's number to the child."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

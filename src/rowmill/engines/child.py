@@ -1,0 +1,228 @@
+"""Prompts -> Outcomes, in a process of its own: `python -m rowmill.engines.child SOCKET LIFE`.
+
+Promises: rows that arrive are waiting in the feed before the engine asks; outcomes leave at once
+while the channel is idle and in batches while it is busy; when the parent is gone, so is this whole group.
+Knows nothing of: restarts, what a row is asked for.
+Memory: the rows the parent has in flight: admission is the parent's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from rowmill import errors
+from rowmill.config import EngineConfig
+from rowmill.engines import open_engine
+from rowmill.engines.channel import (
+    Answers,
+    Bye,
+    Channel,
+    ChannelClosed,
+    End,
+    Fatal,
+    Gauge,
+    Message,
+    Open,
+    Ready,
+)
+from rowmill.engines.protocol import Engine
+from rowmill.rows import Outcome, Prompts
+
+_GAUGE_S = 1.0
+_NONE_NOW = Prompts([], np.empty(0, np.uint32), np.empty(0, np.int64), [], [], [], [], [])
+
+
+class QueueFeed:
+    """The feed: filled by a thread, emptied by the engine."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Prompts | None] = queue.SimpleQueue()
+        self._ended = False
+        self.taken = 0
+        """Rows the engine took so far."""
+
+    def put(self, prompts: Prompts | None) -> None:
+        """Add rows; None: no more will come."""
+        self._queue.put(prompts)
+
+    def waiting(self) -> int:
+        """Batches not taken yet."""
+        return self._queue.qsize()
+
+    def take(self, *, wait: bool) -> Prompts | None:
+        """See `protocol.Feed`."""
+        if self._ended:
+            return None
+        try:
+            prompts = self._queue.get(block=wait)
+        except queue.Empty:
+            return _NONE_NOW
+        if prompts is None:
+            self._ended = True
+            return None
+        self.taken += len(prompts)
+        return prompts
+
+
+def main(socket_fd: int, life_fd: int) -> int:
+    """Serve one parent until it says so, or is gone.
+
+    Returns:
+        Exit status: 0 after a clean end, 1 after an error that the parent was told.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_parent(life_fd)
+    channel = Channel(socket.socket(fileno=socket_fd))
+    message, _ = channel.receive()
+    if not isinstance(message, Open):
+        return 1
+    try:
+        engine = open_engine(EngineConfig.model_validate(message.engine))
+        channel.send(Ready(engine.limits))
+        _serve(engine, channel)
+    except ChannelClosed:
+        _end_group()
+    # The border of the process: whatever ended the engine is told to the parent in its own words.
+    except Exception as error:
+        traceback.print_exc()
+        with contextlib.suppress(ChannelClosed):
+            channel.send(_fatal(error))
+        return 1
+    return 0
+
+
+def _serve(engine: Engine, channel: Channel) -> None:
+    feed, leaving = QueueFeed(), _Leaving(channel)
+    threading.Thread(target=_fill, args=(channel, feed), name="fill", daemon=True).start()
+    leaving.start(feed)
+    for outcomes in engine.run(feed):
+        if outcomes:
+            leaving.put(outcomes)
+    leaving.finish()
+    engine.close()
+    channel.send(Bye())
+
+
+def _fill(channel: Channel, feed: QueueFeed) -> None:
+    """Move rows from the channel to the feed; the parent's end without a word ends this group."""
+    try:
+        while True:
+            message, prompts = channel.receive()
+            if prompts is not None:
+                feed.put(prompts)
+            elif isinstance(message, End):
+                feed.put(None)
+    except ChannelClosed:
+        _end_group()
+
+
+class _Leaving:
+    """Sends outcomes from a thread of its own: what comes up while it sends goes in one message."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._queue: queue.SimpleQueue[list[Outcome] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="leaving", daemon=True)
+        self._answered = 0
+        self._feed = QueueFeed()
+
+    def start(self, feed: QueueFeed) -> None:
+        self._feed = feed
+        self._thread.start()
+
+    def put(self, outcomes: list[Outcome]) -> None:
+        self._queue.put(outcomes)
+
+    def finish(self) -> None:
+        """Wait until all is sent."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        due = 0.0
+        with contextlib.suppress(ChannelClosed):
+            while (outcomes := self._gather()) is not None:
+                self._answered += len(outcomes)
+                self._channel.send(Answers(outcomes))
+                if time.monotonic() >= due:
+                    due = time.monotonic() + _GAUGE_S
+                    self._channel.send(self._gauge())
+            self._channel.send(self._gauge())
+
+    def _gather(self) -> list[Outcome] | None:
+        """All that waits, at least one list; None at the end."""
+        gathered = self._queue.get()
+        if gathered is None:
+            return None
+        while not self._queue.empty():
+            more = self._queue.get()
+            if more is None:
+                self._queue.put(None)
+                break
+            gathered = gathered + more
+        return gathered
+
+    def _gauge(self) -> Message:
+        feed = self._feed
+        return Gauge(feed.taken - self._answered, feed.waiting(), time.process_time())
+
+
+def _fatal(error: Exception) -> Fatal:
+    """The error with its fields, so that the parent can raise it again."""
+    if isinstance(error, errors.RowmillError):
+        with contextlib.suppress(TypeError):
+            msgspec.msgpack.encode(error.fields)
+            return Fatal(type(error).__name__, error.fields)
+    # The words of a foreign error may hold a row's text; its class and place do not.
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
+    return Fatal("EngineDied", {"reason": f"{type(error).__name__} at {place}"})
+
+
+def _die_with_parent(life_fd: int) -> None:
+    """Let the kernel kill this group when the parent's end of the pipe closes, however it dies.
+
+    A thread that waits for the end of the channel does the same, but cannot run while a library holds the
+    interpreter; PR_SET_PDEATHSIG takes one process and fires when the parent's *thread* ends.
+    """
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(life_fd, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(life_fd, fcntl.F_SETOWN, -os.getpgrp())
+        flags = fcntl.fcntl(life_fd, fcntl.F_GETFL)
+        fcntl.fcntl(life_fd, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
+        # The parent may be gone already: then the pipe is at its end, and no signal comes.
+        with contextlib.suppress(BlockingIOError):
+            if os.read(life_fd, 1) == b"":
+                _end_group()
+
+
+def _end_group() -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+    os._exit(1)
+
+
+def _numbers(words: Iterable[str]) -> tuple[int, int]:
+    socket_fd, life_fd = (int(word) for word in words)
+    return socket_fd, life_fd
+
+
+if __name__ == "__main__":
+    status = main(*_numbers(sys.argv[1:3]))
+    # Threads of a native library may hang at the interpreter's end; all is said, so go.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,90 @@
+"""A row's sampling -> the fields of a request body, beside what the row itself brought.
+
+Promises: `messages` and `prompt` go out byte for byte as they stood in the row, whatever `extra` says;
+a limit that the endpoint is to choose is not sent.
+Knows nothing of: connections, answers.
+Memory: one encoded tail for each distinct sampling and limit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rowmill.rows import Prompts, Sampling
+
+_PATHS = {"messages": "/chat/completions", "prompt": "/completions"}
+_KEPT = ("messages", "prompt", "stream", "stream_options")
+_MOST_TAILS = 1024
+_PLAIN = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+)
+
+
+class Bodies:
+    """Request bodies for one model name."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._tails: dict[tuple[Sampling, int, str], bytes] = {}
+
+    def build(self, prompts: Prompts, row: int) -> tuple[str, bytes]:
+        """Path below the endpoint's root, and body, of a row."""
+        field = prompts.wire_fields[row]
+        sampling = prompts.samplings[prompts.sampling_of[row]]
+        key = (sampling, prompts.max_tokens[row], field)
+        tail = self._tails.get(key)
+        if tail is None:
+            if len(self._tails) >= _MOST_TAILS:
+                self._tails.clear()
+            tail = self._tails[key] = self._tail(*key)
+        return _PATHS[field], b'{"%b":%b%b' % (field.encode("ascii"), prompts.wires[row], tail)
+
+    def _tail(self, sampling: Sampling, max_tokens: int, field: str) -> bytes:
+        """All of the body behind the row's own part, closing brace included."""
+        fields = {"model": self._model} if self._model else {}
+        fields |= sampling_fields(sampling, is_chat=field == "messages")
+        if max_tokens:
+            fields["max_tokens"] = max_tokens
+        extra = msgspec.json.decode(sampling.extra) if sampling.extra else {}
+        fields |= {name: value for name, value in extra.items() if name not in _KEPT}
+        encoded = msgspec.json.encode(fields)
+        return b"," + encoded[1:] if fields else b"}"
+
+
+def sampling_fields(sampling: Sampling, *, is_chat: bool) -> dict[str, Any]:
+    """Fields of a completion or chat request, under the names that OpenAI or, beyond those, vLLM gives them."""
+    fields: dict[str, Any] = {
+        name: value for name in _PLAIN if (value := getattr(sampling, name)) is not None
+    }
+    if sampling.n > 1:
+        fields["n"] = sampling.n
+    if sampling.stop:
+        fields["stop"] = sampling.stop
+    if sampling.ignore_eos:
+        fields["ignore_eos"] = True
+    if sampling.return_token_ids:
+        fields["return_token_ids"] = True
+    if sampling.logprobs is not None:
+        asked = sampling.logprobs
+        fields |= {"logprobs": True, "top_logprobs": asked} if is_chat else {"logprobs": asked}
+    return fields | _constraint(sampling)
+
+
+def _constraint(sampling: Sampling) -> dict[str, Any]:
+    if sampling.schema:
+        named = {"name": "answer", "strict": True, "schema": msgspec.Raw(sampling.schema.encode())}
+        return {"response_format": {"type": "json_schema", "json_schema": named}}
+    if sampling.choices:
+        return {"structured_outputs": {"choice": sampling.choices}}
+    if sampling.regex:
+        return {"structured_outputs": {"regex": sampling.regex}}
+    return {}

@@ -1,0 +1,60 @@
+"""An adapter's own settings -> its own model, or the mistakes in words.
+
+Promises: every mistake is found at once, before a row is read; an unknown key names its nearest neighbour.
+Knows nothing of: which adapters exist.
+Memory: none kept.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rowmill import errors
+from rowmill.config import EngineConfig
+
+
+class Options(BaseModel):
+    """An adapter's settings beyond the common ones; each adapter has a subclass."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+Chosen = TypeVar("Chosen", bound=Options)
+
+
+def mistakes(model: type[Options], engine: EngineConfig) -> list[str]:
+    """What is wrong with the options of `engine`, a sentence each; empty where all is well."""
+    try:
+        model.model_validate(engine.options)
+    except ValidationError as error:
+        return [_sentence(model, engine.name, dict(found)) for found in error.errors()]
+    return []
+
+
+def parse(model: type[Chosen], engine: EngineConfig) -> Chosen:
+    """The options of `engine` as its adapter's model.
+
+    Raises:
+        BadJob: With every mistake.
+    """
+    found = mistakes(model, engine)
+    if found:
+        raise errors.BadJob(where=f"engine `{engine.name}`", mistakes=found)
+    return model.model_validate(engine.options)
+
+
+def _sentence(model: type[Options], name: str, found: dict[str, Any]) -> str:
+    place = ".".join(str(part) for part in found["loc"])
+    if found["type"] == "extra_forbidden" and len(found["loc"]) == 1:
+        known = sorted([*EngineConfig.model_fields, *model.model_fields])
+        near = difflib.get_close_matches(place, known, n=1)
+        hint = f"did you mean `{near[0]}`? " if near else ""
+        listed = ", ".join(f"`{key}`" for key in sorted(model.model_fields)) or "none"
+        return (
+            f"unknown setting `engine.{place}`; {hint}engine `{name}` has of its own: {listed}"
+        )
+    reason = str(found["msg"]).removeprefix("Value error, ")
+    return f"`engine.{place}`: {reason[:1].lower()}{reason[1:]}" if place else reason

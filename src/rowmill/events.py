@@ -1,0 +1,66 @@
+"""What happens in a run, as frozen records that listeners (progress, logs) are told.
+
+Promises: an event is complete in itself; a listener that missed the one before is not misled.
+Knows nothing of: files, engines, who listens.
+Memory: none kept; an event is as good as gone once every listener saw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+Listener = Callable[[object], None]
+"""Told of every event, from the thread in which it happens; must not block and must not raise."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the run is, now. Rows copied over from an earlier run of this output count as done."""
+
+    done: int
+    """Rows with an outcome, of either fate."""
+    ok: int
+    failed: int
+    total: int
+    """Rows to end up with; 0 where the input is not counted yet."""
+    in_flight: int = 0
+    """Rows that the engine holds."""
+    prompt_tokens: int = 0
+    """Over the rows answered in this process."""
+    output_tokens: int = 0
+    seconds: float = 0.0
+    """Since this process took its first row; the engine's start is not in it."""
+    resumed: int = 0
+    """Rows among `done` that an earlier process of this run had finished; left out of rates."""
+    queues: dict[str, int] = {}
+    """Rows waiting before each station, by its name."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended: what `rowmill run` prints, `--json` writes and `rowmill.run` returns."""
+
+    total: int
+    ok: int
+    failed: int
+    not_done: int
+    """Rows without an outcome: the same command goes on with them."""
+    copied: int = 0
+    """Rows among `ok` that took the answer of an equal row."""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    truncated: int = 0
+    """Rows among `ok` whose answer was cut by `max_tokens` or the context (`finish_reason` is `length`)."""
+    seconds: float = 0.0
+    """From the first row's entry to the last outcome, without the engine's start."""
+    engine_start_s: float = 0.0
+    output: str = ""
+    """Where the run lies, as the user gave it."""
+    results: list[str] = []
+    """Published files in order, by their names under `output`."""
+    errors: list[tuple[str, str, int]] = []
+    """(kind, shape of the sentence, rows), most frequent first."""
+    stopped: str = ""
+    """Why the run ended before its input did; empty where it did not."""
+    exit_code: int = 0

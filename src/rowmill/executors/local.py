@@ -1,0 +1,173 @@
+"""A job on this machine: one worker, its engine in a child process.
+
+Promises: what is refused changes nothing; what is answered is on the disk before it counts; a stop of any kind
+leaves a run that the same command goes on with.
+Knows nothing of: what rows say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rowmill import rundir
+from rowmill.config import Job
+from rowmill.engines import orphans
+from rowmill.errors import ConfigError, InvalidRow
+from rowmill.events import Listener, Summary
+from rowmill.executors.opening import (
+    Opened,
+    check_places,
+    new_token,
+    open_run,
+    start_run,
+)
+from rowmill.executors.stopping import Stop
+from rowmill.executors.worker import Worker
+from rowmill.journal import Counts, read_commits
+from rowmill.leases import claim_output
+from rowmill.pipeline import Stations, TaskRows
+from rowmill.publish import Done, publish
+from rowmill.record import read_run
+from rowmill.storage import LocalStorage, Storage, open_storage, probe
+
+MAX_SHOWN_ERRORS = 50
+
+
+def run(job: Job, *, listen: Listener | None = None, token: str = "") -> Summary:
+    """Run a job to its end, or to a stop that can be resumed.
+
+    Args:
+        listen: told of progress, from threads of the run.
+        token: of a run that lives already: join it as a further worker.
+
+    Raises:
+        ConfigError: refused, nothing done.
+        EngineDied, StorageError: died; the same call resumes.
+    """
+    storage = open_storage(job.output.path)
+    check_places(job, storage)
+    existed = read_run(storage) is not None
+    if not existed:
+        probe(storage)
+    mine = token or new_token()
+    with Stop() as stop, _swept(storage, existed):
+        with claim_output(storage, token=mine, lease_s=job.run.lease_s) as owner:
+            if not owner.has_joined:
+                _end_orphans(storage)
+            return _run_owned(job, storage, mine, stop, listen)
+
+
+def _run_owned(
+    job: Job, storage: Storage, token: str, stop: Stop, listen: Listener | None
+) -> Summary:
+    opened = open_run(job, storage, token=token)
+    if opened.words.job.validate_.strict and opened.is_new:
+        refuse_bad_rows(opened)
+    worker = Worker(opened, storage, name=worker_name(), token=token, stop=stop, listen=listen)
+    worker.work()
+    done = _publish_if_whole(opened, storage)
+    return _summary(opened, storage, worker, stop, done)
+
+
+def worker_name() -> str:
+    """Host and process: unique among live workers of a run."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def refuse_bad_rows(opened: Opened) -> None:
+    """Read every row; refuse the job where one is bad (`validate.strict`).
+
+    Raises:
+        ConfigError: names the first bad row and how many there are.
+    """
+    stations = stations_of(opened)
+    tasks = (
+        TaskRows(task=i, slices=list(opened.places.task_slices(i)), done=set())
+        for i in range(opened.cut.num_tasks)
+    )
+    first = ""
+    for window in stations.windows(tasks):
+        for outcome in sorted(window.rejects, key=lambda o: o.key)[: 0 if first else 1]:
+            first = f"{opened.places.place_of(outcome.key)}: {outcome.error}"
+    if stations.num_rejected:
+        reason = f"{stations.num_rejected} bad rows, `validate.strict` refuses them; the first is {first}"
+        raise ConfigError(reason=reason)
+
+
+def stations_of(opened: Opened) -> Stations:
+    """The stations of an opened run, fresh: they remember the ids they saw."""
+    words = opened.words
+    return Stations(words.job, recipe=words.recipe, measure=words.measure, places=opened.places)
+
+
+def _publish_if_whole(opened: Opened, storage: Storage) -> Done | None:
+    commits = read_commits(storage)
+    if len(commits) < opened.cut.num_tasks:
+        return None
+    prefix, part_bytes = opened.words.job.output.prefix, opened.words.job.output.part_bytes
+    return publish(
+        storage, opened.cut, list(commits.values()), prefix=prefix, part_bytes=part_bytes
+    )
+
+
+def _summary(
+    opened: Opened, storage: Storage, worker: Worker, stop: Stop, done: Done | None
+) -> Summary:
+    counts = done.counts if done else worker.all_counts()
+    total = counts.done if done else worker.total
+    exit_code = stop.exit_code or (4 if counts.failed else 0)
+    return Summary(
+        total=total,
+        ok=counts.ok,
+        failed=counts.failed,
+        not_done=total - counts.done,
+        copied=counts.copied,
+        prompt_tokens=counts.prompt_tokens,
+        cached_tokens=counts.cached_tokens,
+        output_tokens=counts.output_tokens,
+        truncated=counts.truncated,
+        seconds=worker.seconds,
+        engine_start_s=worker.engine_start_s,
+        output=opened.words.job.output.path,
+        results=[part.name for part in done.parts] if done else [],
+        errors=counts.top_errors(MAX_SHOWN_ERRORS),
+        stopped="" if done else stop.reason,
+        exit_code=0 if done and not counts.failed else (4 if done else exit_code),
+    )
+
+
+def _end_orphans(storage: Storage) -> None:
+    """End engines whose parent died: this run's owner is us, so none of them has a live one."""
+    for name in storage.list(rundir.ENGINES):
+        path = storage.path(name)
+        if path is not None and rundir.pid_of_engine(name) is not None:
+            orphans.end_orphan(path)
+
+
+@contextlib.contextmanager
+def _swept(storage: Storage, existed: bool) -> Iterator[None]:
+    """Where a job is refused before its run exists, nothing of it stays."""
+    root_was_there = isinstance(storage, LocalStorage) and storage.root.exists()
+    try:
+        yield
+    except ConfigError:
+        if not existed and read_run(storage) is None and isinstance(storage, LocalStorage):
+            _remove_traces(storage.root, root_was_there)
+        raise
+
+
+def _remove_traces(root: Path, root_was_there: bool) -> None:
+    ours = ("leases", "events", "engines", "segments", "plan")
+    for path in sorted(root.rglob("*"), reverse=True):
+        if path.relative_to(root).parts[0] in ours:
+            path.rmdir() if path.is_dir() else path.unlink()
+    with contextlib.suppress(OSError):
+        (root / ".lock").unlink()
+    if not root_was_there:
+        with contextlib.suppress(OSError):
+            root.rmdir()

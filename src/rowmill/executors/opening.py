@@ -1,0 +1,266 @@
+"""Job -> an opened run: everything that can be refused is refused here, before an engine is started.
+
+Promises: a refusal leaves nothing behind at the output; an existing run is gone on with only by a job of
+the same identity over the same input.
+Knows nothing of: engines beyond what they declare, threads.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import secrets
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rowmill import engines, registry
+from rowmill.config import EngineConfig, Job
+from rowmill.errors import BadJob, BadOutput, RunMismatch
+from rowmill.measure import Measure, open_measure
+from rowmill.read import Source, open_recorded, open_source, read_spans
+from rowmill.read.source import changed
+from rowmill.record import Cut, Places, Record, check_same, cut, read_run, write_run
+from rowmill.rows import Limits
+from rowmill.storage import LocalStorage, Storage
+from rowmill.tokens import Tokenizer, open_tokenizer
+from rowmill.validate import Recipe, compile_recipe
+
+VERSIONED = ("rowmill", "msgspec", "tokenizers", "xllamacpp", "aiohttp")
+EFFORT_TABLES = ("plan", "run", "output")
+EFFORT_ENGINE_FIELDS = frozenset({"seats", "tokenizer", "chat_template"})
+"""Tokenizer and template are in the identity by what is in them, not by where they lie."""
+
+
+class Words(msgspec.Struct, frozen=True):
+    """What a job comes to before rows are read: the stations' settings, compiled."""
+
+    job: Job
+    limits: Limits
+    tokenizer: Tokenizer | None
+    recipe: Recipe
+    measure: Measure
+
+
+def understand(job: Job) -> Words:
+    """Compile a job: engine settings checked, tokenizer opened, templates compiled.
+
+    Raises:
+        ConfigError: with what is wrong.
+    """
+    mistakes = engines.check_options(job.engine)
+    if mistakes:
+        raise BadJob(where="[engine]", mistakes=mistakes)
+    job = job.model_copy(update={"engine": engines.resolve(job.engine)})
+    limits = engines.declare(job.engine)
+    tokenizer = open_tokenizer(job.engine)
+    template = bool(job.engine.chat_template or (tokenizer and tokenizer.chat_template))
+    recipe = compile_recipe(job, limits=limits, chat_template=template)
+    return Words(job, limits, tokenizer, recipe, open_measure(job, tokenizer, limits))
+
+
+def check_places(job: Job, storage: Storage) -> None:
+    """Refuse an output that is the input, lies in it, or holds something else.
+
+    Raises:
+        BadOutput: names the path and the reason.
+    """
+    if not isinstance(storage, LocalStorage):
+        return
+    root = storage.root
+    try:
+        _check_target(job.output.path, root)
+        for given in job.source:
+            _check_apart(job.output.path, root, given)
+    except OSError as error:
+        reason = f"output `{_short(job.output.path)}` cannot be used: {error.strerror}; name another folder"
+        raise BadOutput(reason=reason) from error
+
+
+def _check_target(shown: str, root: Path) -> None:
+    if root.exists() and not root.is_dir():
+        reason = f"output `{shown}` is a file; name a folder"
+        raise BadOutput(reason=reason)
+    if not root.is_dir() or (root / "run.json").exists():
+        return
+    others = sorted(p.name for p in root.iterdir() if p.name not in ("leases", ".lock"))
+    if others:
+        reason = (
+            f"output `{shown}` holds other files (`{others[0]}`) and no run; name a new folder"
+        )
+        raise BadOutput(reason=reason)
+
+
+def _check_apart(shown: str, root: Path, given: str) -> None:
+    source = Path(given.split("*", 1)[0] or ".") if "*" in given else Path(given)
+    source, target = source.resolve(), root.resolve()
+    if source.is_dir() and (target == source or source in target.parents):
+        reason = (
+            f"output `{shown}` lies in the input folder `{given}`; name a folder outside it"
+        )
+        raise BadOutput(reason=reason)
+    if target == source or target in source.parents:
+        reason = f"output `{shown}` holds the input `{given}`; name another folder"
+        raise BadOutput(reason=reason)
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= 80 else f"{path[:60]}... ({len(path)} characters)"
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A run to work on."""
+
+    words: Words
+    record: Record
+    cut: Cut
+    places: Places
+    is_new: bool
+    """Nothing of it is written yet; `write_run` does that once the first rows are checked."""
+    notes: list[str]
+
+
+def open_run(job: Job, storage: Storage, *, token: str) -> Opened:
+    """Read the input's shape and compare with the run that lies at the output, if one does.
+
+    Raises:
+        BadSource: the input cannot be read.
+        RunMismatch: the output holds a run of another identity.
+    """
+    found = read_run(storage)
+    words = understand(job)
+    if found is None:
+        source = open_source(job.source)
+        return new_run(words, source, token)
+    record, cut_ = found
+    moved = changed(record.files, paths=job.source)
+    if moved:
+        each = ", ".join(f"`{name}` ({what})" for name, what in moved.items())
+        reason = (
+            f"`{job.output.path}` holds a run over another input: {each};"
+            " put the old files back, or take another `-o`"
+        )
+        raise RunMismatch(reason=reason, keys=["source"])
+    check_same(record.identity, identity(words), job.output.path)
+    source = open_recorded(record.files, cut_.shards, paths=job.source)
+    cut_ = msgspec.structs.replace(cut_, shards=source.shards)
+    return Opened(words, record, cut_, Places(cut_), is_new=False, notes=[])
+
+
+def new_run(words: Words, source: Source, token: str) -> Opened:
+    """A run that begins now: tasks are cut."""
+    job = words.job
+    num_lines = source.num_lines
+    if job.run.limit is not None:
+        num_lines = lines_of_rows(source, job.run.limit)
+    cut_ = cut(source.shards, num_lines=num_lines, task_rows=job.run.task_rows)
+    record = Record(
+        token=token,
+        identity=identity(words),
+        effort=effort(job),
+        reasons=reasons(words, cut_),
+        versions=versions(),
+        files=source.files,
+        started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        prefix=job.output.prefix,
+    )
+    return Opened(words, record, cut_, Places(cut_), is_new=True, notes=source.notes)
+
+
+def start_run(opened: Opened, storage: Storage) -> None:
+    """Write a new run down: from here on it is resumed, not begun."""
+    write_run(storage, opened.record, opened.cut)
+
+
+def lines_of_rows(source: Source, rows: int) -> int:
+    """How many lines from the start hold the first `rows` rows."""
+    lines = 0
+    for shard in source.shards:
+        for spans in read_spans(shard):
+            if len(spans) >= rows:
+                return lines + spans[rows - 1][0] + 1
+            rows -= len(spans)
+        lines += shard.num_lines
+    return lines
+
+
+def identity(words: Words) -> dict[str, Any]:
+    """Settings that change answers, flat, by dotted key."""
+    job = words.job
+    tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    for table in EFFORT_TABLES:
+        tree.pop(table, None)
+    tree.pop("source", None)
+    engine = tree.pop("engine", {})
+    flat = {
+        f"engine.{key}": value for key, value in engine.items() if is_identity(job.engine, key)
+    }
+    validating = tree.pop("validate", {})
+    for key in ("first_rows", "strict"):
+        validating.pop(key, None)
+    flat |= {f"validate.{key}": value for key, value in validating.items()}
+    flat |= {f"sampling.{key}": value for key, value in tree.pop("sampling", {}).items()}
+    if "engine.model" in flat:
+        flat["engine.model"] = model_identity(job.engine.model)
+    if job.run.limit is not None:
+        flat["run.limit"] = job.run.limit
+    return flat | tree | words.measure.identity()
+
+
+def is_identity(engine: EngineConfig, key: str) -> bool:
+    """Whether an engine setting changes answers: all do, unless the adapter says otherwise."""
+    adapter = registry.load("engines", engines.resolve(engine).name)
+    return key not in EFFORT_ENGINE_FIELDS | getattr(adapter, "EFFORT", frozenset())
+
+
+def model_identity(model: str) -> str:
+    """A local model by name and size, wherever it lies; a served one by its name."""
+    path = Path(model)
+    if path.is_file():
+        return f"{path.name} ({path.stat().st_size} bytes)"
+    return path.name if path.is_dir() else model
+
+
+def effort(job: Job) -> dict[str, Any]:
+    """Settings that change no answer, as they are now; secrets are references and stay so."""
+    tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return {key: tree[key] for key in ("engine", *EFFORT_TABLES) if key in tree}
+
+
+def reasons(words: Words, cut_: Cut) -> dict[str, str]:
+    """Derived values and why they are so."""
+    given = words.job.run.task_rows
+    context = words.limits.max_model_tokens
+    return {
+        "engine.name": f"`{words.job.engine.name}`"
+        + ("" if words.job.engine.options.get("url") else ": named, or no `url` given"),
+        "max_model_len": f"{context:,} tokens: what the engine declares"
+        if context
+        else "not known",
+        "run.task_rows": f"{cut_.task_rows}: "
+        + (
+            "given"
+            if given
+            else f"a hundredth of {cut_.num_lines:,} lines, within 1,000 to 50,000"
+        ),
+        "seats": f"{words.limits.seats}: what the engine declares",
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions that matter to whoever reads the run later."""
+    found = {"python": platform.python_version(), "system": platform.platform()}
+    for name in VERSIONED:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def new_token() -> str:
+    """A token for a run that nobody can guess."""
+    return f"{os.getpid()}-{secrets.token_hex(8)}"

@@ -1,0 +1,335 @@
+"""One worker: claims tasks, has their rows answered, commits them.
+
+Three threads: a filler that reads and plans ahead, this one that feeds the engine, a receiver that writes
+outcomes; a keeper wakes for checkpoints, commits and gauges.
+Promises: a task is committed with its last outcome; after a stop nothing new is asked.
+Knows nothing of: how a run is opened or published.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rowmill import rundir
+from rowmill.engines.supervise import Supervisor
+from rowmill.eventlog import EventLog
+from rowmill.events import Listener, Progress
+from rowmill.executors.opening import Opened, start_run
+from rowmill.executors.stopping import Stop
+from rowmill.feed import Feed
+from rowmill.flow import Buffer, Keeper, fill
+from rowmill.journal import Counts, TaskLog, read_commits
+from rowmill.leases import Leases
+from rowmill.opentasks import OpenTasks
+from rowmill.pipeline import Stations, TaskRows, Window
+from rowmill.rows import Prompts
+from rowmill.storage import Storage
+
+LOOKAHEAD_BYTES = 128 * 2**20
+"""Checked and planned rows kept while the engine is not started."""
+AHEAD_BYTES = 32 * 2**20
+"""The same once it runs."""
+TICK_S = 0.2
+GAUGE_S = 1.0
+
+
+class Worker:
+    """The work of one process on a run."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        storage: Storage,
+        *,
+        name: str,
+        token: str,
+        stop: Stop,
+        listen: Listener | None,
+    ) -> None:
+        job = opened.words.job
+        self._opened, self._storage, self._name = opened, storage, name
+        self._job, self._stop, self._listen = job, stop, listen
+        self._tasks = OpenTasks(opened.places, name)
+        self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
+        self._stations = Stations(
+            job,
+            recipe=opened.words.recipe,
+            measure=opened.words.measure,
+            places=opened.places,
+        )
+        self._feed = Feed(opened.words.limits, prove_rows=job.run.max_failed_after)
+        self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES)
+        self._supervisor: Supervisor | None = None
+        self._receiver: threading.Thread | None = None
+        self._receive_error: BaseException | None = None
+        self._commits = read_commits(storage)
+        self._resumed = Counts()
+        for commit in self._commits.values():
+            self._resumed.merge(commit.counts)
+        self.total = opened.cut.num_lines
+        """Rows of the run as far as known: lines, less the blank ones met."""
+        self._log = EventLog(storage, name)
+        self._began = self._checkpoint_at = self._told_at = time.monotonic()
+        self.seconds = self.engine_start_s = 0.0
+
+    def work(self) -> None:
+        """Answer all rows that can be claimed; returns after the last commit, or a stop.
+
+        Raises:
+            ConfigError: the first rows show that the job is to be refused.
+            EngineDied, StorageError: what was done is kept.
+        """
+        if len(self._commits) == self._opened.cut.num_tasks:
+            return
+        self._began = time.monotonic()
+        with self._leases:
+            fill(
+                self._buffer,
+                self._stations.windows(self._claims()),
+                lambda window: window.num_bytes + 1,
+                name="rowmill-read",
+            )
+            keeper = None
+            try:
+                self._check_first_rows()
+                keeper = Keeper(self._keep, TICK_S, name="rowmill-keep")
+                self._buffer.bound(AHEAD_BYTES)
+                self._pump(keeper)
+                self._settle(keeper)
+            finally:
+                self._buffer.close()
+                self._close_engine()
+                if keeper is not None:
+                    keeper.stop()
+                self._tasks.close()
+                self._log.close()
+                self.seconds = time.monotonic() - self._began - self.engine_start_s
+
+    def all_counts(self) -> Counts:
+        """Counts over the whole run as this worker knows it."""
+        counts = Counts()
+        counts.merge(self._resumed)
+        counts.merge(self._tasks.counts)
+        return counts
+
+    # -- reading ahead ------------------------------------------------------------------
+
+    def _claims(self) -> Iterator[TaskRows | None]:
+        """Tasks this worker may do, in order; waits for those that others hold, in case they die."""
+        todo = [t for t in range(self._opened.cut.num_tasks) if t not in self._commits]
+        while todo and not self._stop:
+            left = []
+            for task in todo:
+                epoch = self._leases.claim(task)
+                if epoch is None:
+                    left.append(task)
+                else:
+                    yield self._claimed(task, epoch)
+            todo = [t for t in left if self._storage.size(rundir.commit(t)) is None]
+            if todo:
+                yield None
+                time.sleep(TICK_S)
+
+    def _claimed(self, task: int, epoch: int) -> TaskRows:
+        log = TaskLog(self._storage, task, epoch)
+        self._resumed.merge(log.counts)
+        self._tasks.open(log)
+        done = set(log.done) if log.done else set()
+        return TaskRows(task, list(self._opened.places.task_slices(task)), done)
+
+    def _check_first_rows(self) -> None:
+        """Wait until the first rows are checked; refuse the job before anything is asked or kept.
+
+        Raises:
+            DuplicateIds: ids repeat among them.
+        """
+        stations, wanted = self._stations, self._job.validate_.first_rows
+        while not self._stop and not self._buffer.wait(
+            lambda: stations.num_read >= wanted or self._buffer.is_full, TICK_S
+        ):
+            pass
+        if self._opened.is_new:
+            stations.check_duplicates()
+            start_run(self._opened, self._storage)
+        stations.duplicates.clear()
+
+    # -- feeding ------------------------------------------------------------------------
+
+    def _pump(self, keeper: Keeper) -> None:
+        """Hand windows to the engine as it has room."""
+        while not self._must_end(keeper):
+            self._ask_again()
+            window = self._buffer.take(TICK_S)
+            if window is not None:
+                self._enter(window, keeper)
+                for batch in window.plan.batches(self._feed.batch_rows):
+                    if not self._ask(batch, keeper):
+                        return
+            elif self._buffer.is_drained:
+                return
+
+    def _enter(self, window: Window, keeper: Keeper) -> None:
+        """Note a window's rejects, copies and ends of tasks before its rows are asked."""
+        self._tasks.await_copies(window.plan)
+        if window.rejects:
+            self._tasks.put(window.rejects)
+        for task, num_rows in window.ends:
+            lines = sum(
+                stop - first for _, first, stop in self._opened.places.task_slices(task)
+            )
+            self.total -= lines - num_rows
+            self._tasks.expect(task, num_rows)
+        if window.ends:
+            keeper.nudge()
+
+    def _ask(self, batch: Prompts, keeper: Keeper) -> bool:
+        """Give rows to the engine once there is room. Returns: whether to go on."""
+        while not self._feed.wait_room(len(batch), TICK_S):
+            if self._must_end(keeper):
+                return False
+        if self._must_end(keeper):
+            return False
+        engine = self._supervisor or self._start_engine()
+        self._feed.sent(len(batch), len(batch.ids))
+        engine.submit(batch)
+        return True
+
+    def _ask_again(self) -> None:
+        """Ask rows that were to copy one that failed in passing."""
+        while self._tasks.again and self._supervisor is not None:
+            batch = self._tasks.again.popleft()
+            self._feed.sent(len(batch), len(batch.ids))
+            self._supervisor.submit(batch)
+
+    def _settle(self, keeper: Keeper) -> None:
+        """Wait for what is in flight: to the end, or as long as a drain may take."""
+        give_up_at = None
+        while self._feed.in_flight > 0 or self._tasks.again:
+            self._raise_errors(keeper)
+            if self._stop and give_up_at is None:
+                give_up_at = time.monotonic() + self._drain_s()
+            if give_up_at is not None and time.monotonic() > give_up_at:
+                return
+            if not self._stop:
+                self._ask_again()
+                self._check_caps()
+            self._feed.wait_idle(TICK_S)
+        self._finish_tasks(keeper)
+
+    def _finish_tasks(self, keeper: Keeper) -> None:
+        keeper.stop()
+        self._raise_errors(keeper)
+        self._keep()
+
+    def _drain_s(self) -> float:
+        return 0.0 if self._stop.exit_code == 5 else self._job.run.drain_s
+
+    def _must_end(self, keeper: Keeper) -> bool:
+        self._raise_errors(keeper)
+        self._check_caps()
+        return bool(self._stop)
+
+    def _raise_errors(self, keeper: Keeper) -> None:
+        for error in (self._receive_error, keeper.error):
+            if error is not None:
+                raise error
+
+    def _check_caps(self) -> None:
+        config, counts = self._job.run, self._tasks.counts
+        done = counts.done
+        if done >= config.max_failed_after and counts.failed > config.max_failed_share * done:
+            top = counts.top_errors(1)[0]
+            self._stop.ask(
+                f"{counts.failed} of {done} rows failed, more than `run.max_failed_share` ="
+                f" {config.max_failed_share:g} allows; most often: {top[1]}",
+                5,
+            )
+        if (
+            config.max_hours is not None
+            and time.monotonic() - self._began > config.max_hours * 3600
+        ):
+            self._stop.ask(f"`run.max_hours` = {config.max_hours:g} reached", 5)
+
+    # -- the engine ---------------------------------------------------------------------
+
+    def _start_engine(self) -> Supervisor:
+        began = time.monotonic()
+        record = self._storage.path(rundir.engine(os.getpid()))
+        log = record.with_suffix(".log") if record else Path(tempfile.mkdtemp()) / "engine.log"
+        supervisor = Supervisor(self._job.engine, record=record, log=log)
+        self._supervisor = supervisor
+        limits = supervisor.start()
+        self._feed.relimit(limits)
+        self.engine_start_s = time.monotonic() - began
+        self._receiver = threading.Thread(
+            target=self._receive, name="rowmill-receive", daemon=True
+        )
+        self._receiver.start()
+        return supervisor
+
+    def _receive(self) -> None:
+        assert self._supervisor is not None
+        try:
+            for outcomes in self._supervisor.outcomes():
+                if outcomes:
+                    self._tasks.put(outcomes)
+                    self._feed.answered(len(outcomes))
+        except BaseException as error:  # noqa: BLE001 - raised again by the feeding thread
+            self._receive_error = error
+
+    def _close_engine(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.close()
+        if self._receiver is not None:
+            self._receiver.join()
+
+    # -- keeping ------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        """Commit whole tasks, checkpoint in time, tell how far the run is."""
+        for task in self._tasks.whole_tasks():
+            self._tasks.commit(task)
+            self._leases.release(task)
+        now = time.monotonic()
+        if now - self._checkpoint_at >= self._job.run.checkpoint_s:
+            self._checkpoint_at = now
+            self._tasks.checkpoint()
+        self._tell(now)
+
+    def _tell(self, now: float) -> None:
+        """Tell listeners and the event file how far the run is, once a second."""
+        if now - self._told_at < GAUGE_S:
+            return
+        self._told_at = now
+        counts = self._tasks.counts
+        event = Progress(
+            done=self._resumed.done + counts.done,
+            ok=self._resumed.ok + counts.ok,
+            failed=self._resumed.failed + counts.failed,
+            total=self.total,
+            in_flight=self._feed.in_flight,
+            prompt_tokens=counts.prompt_tokens,
+            output_tokens=counts.output_tokens,
+            seconds=now - self._began - self.engine_start_s,
+            resumed=self._resumed.done,
+            queues=self._queues(),
+        )
+        self._log.add(event)
+        if self._listen is not None:
+            self._listen(event)
+
+    def _queues(self) -> dict[str, int]:
+        """What waits between stations: the fullest one names the bottleneck behind it."""
+        gauge = self._supervisor.gauge if self._supervisor is not None else None
+        return {
+            "planned_bytes": int(self._buffer.weight),
+            "in_flight_target": self._feed.target_rows,
+            "in_flight": self._feed.in_flight,
+            "child_waiting_batches": gauge.waiting if gauge is not None else 0,
+            "copies_waiting": self._tasks.num_waiting_copies,
+        }

@@ -1,0 +1,95 @@
+"""How many rows may be in flight: the seats, plus what is admitted in about two seconds, nothing extra in the tail.
+
+Promises: before `prove_rows` rows are answered no more than the seats are in flight, so that a job whose rows
+all fail is stopped having asked little; tokens in flight stay under the KV pool where its size is known.
+Knows nothing of: what a row is. The clock is given, so tests own time.
+Source: FACTS 3 and PAPERS B.4 (a bounded feed window costs nothing; reserve 1.0 to 1.1 of the pool).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from rowmill.rows import Limits
+
+AHEAD_S = 2.0
+MAX_AHEAD_ROWS = 32_768
+POOL_SHARE = 1.1
+RATE_WEIGHT = 0.3
+
+
+class Feed:
+    """Counts rows in and out of the engine and says how many more it may be given."""
+
+    def __init__(
+        self, limits: Limits, *, prove_rows: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limits, self._prove_rows, self._clock = limits, prove_rows, clock
+        self._rate = 0.0
+        """Rows answered a second, smoothed."""
+        self._since, self._answered_since = clock(), 0
+        self.in_flight = self.answered_rows = self._sent_rows = self._sent_tokens = 0
+        self._changed = threading.Condition()
+
+    @property
+    def target_rows(self) -> int:
+        """Rows that should be in flight now."""
+        seats = self._limits.seats
+        if self.answered_rows < self._prove_rows:
+            return seats
+        return seats + min(int(self._rate * AHEAD_S), MAX_AHEAD_ROWS)
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows worth a message of their own: few where seats are few, many where rows are quick."""
+        return max(1, min(2048, self.target_rows // 4))
+
+    def relimit(self, limits: Limits) -> None:
+        """Go by what the engine says of itself now that it is open."""
+        with self._changed:
+            self._limits = limits
+            self._changed.notify_all()
+
+    def wait_room(self, rows: int, timeout_s: float) -> bool:
+        """Wait until `rows` more may go to the engine, or the time is up. An idle engine has room for any batch."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._has_room(rows), timeout_s)
+
+    def sent(self, rows: int, tokens: int) -> None:
+        """Count rows given to the engine, and their prompt tokens."""
+        with self._changed:
+            self.in_flight += rows
+            self._sent_rows += rows
+            self._sent_tokens += tokens
+
+    def answered(self, rows: int) -> None:
+        """Count rows answered, and learn the rate."""
+        with self._changed:
+            self.in_flight -= rows
+            self.answered_rows += rows
+            self._learn(rows)
+            self._changed.notify_all()
+
+    def wait_idle(self, timeout_s: float) -> bool:
+        """Wait until nothing is in flight, or the time is up."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.in_flight <= 0, timeout_s)
+
+    def _has_room(self, rows: int) -> bool:
+        if self.in_flight <= 0:
+            return True
+        if self.in_flight + rows > self.target_rows:
+            return False
+        pool = self._limits.kv_tokens
+        mean_tokens = self._sent_tokens / max(self._sent_rows, 1)
+        return not pool or self.in_flight * mean_tokens < POOL_SHARE * pool
+
+    def _learn(self, rows: int) -> None:
+        self._answered_since += rows
+        passed_s = self._clock() - self._since
+        if passed_s >= 0.25:
+            rate = self._answered_since / passed_s
+            self._rate += (rate - self._rate) * RATE_WEIGHT
+            self._since, self._answered_since = self._clock(), 0

@@ -1,0 +1,160 @@
+"""Windows from one thread to another: the only file that owns a thread.
+
+Promises: what waits is bounded by weight; an error of the filling side is raised on the taking side;
+closing wakes both sides.
+Knows nothing of: rows, engines, files.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Closed(Exception):  # noqa: N818 - a signal between our two sides, no error
+    """The taking side went away."""
+
+
+class Buffer(Generic[T]):
+    """A queue bounded by the weight of what waits in it; the bound may be changed at any time."""
+
+    def __init__(self, max_weight: float) -> None:
+        self._max_weight = max_weight
+        self._waiting: deque[tuple[T, float]] = deque()
+        self._weight = 0.0
+        self._error: BaseException | None = None
+        self._is_ended = self._is_closed = False
+        self._changed = threading.Condition()
+
+    @property
+    def weight(self) -> float:
+        """Weight of what waits now."""
+        return self._weight
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the filling side has to wait."""
+        return self._weight >= self._max_weight
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing more will be put."""
+        return self._is_ended
+
+    def bound(self, max_weight: float) -> None:
+        """Change how much may wait."""
+        with self._changed:
+            self._max_weight = max_weight
+            self._changed.notify_all()
+
+    def put(self, thing: T, weight: float) -> None:
+        """Add a thing once there is room; one heavier than the bound goes in alone.
+
+        Raises:
+            Closed: nobody will take it.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or not self.is_full)
+            if self._is_closed:
+                raise Closed
+            self._waiting.append((thing, weight))
+            self._weight += weight
+            self._changed.notify_all()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Say that nothing more comes, or why."""
+        with self._changed:
+            self._is_ended, self._error = True, error
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Say that nothing more is taken; a waiting `put` raises Closed."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def wait(self, is_enough: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until `is_enough`, the end, or the time is up. Raises the filling side's error."""
+        with self._changed:
+            done = self._changed.wait_for(lambda: self._is_ended or is_enough(), timeout_s)
+            if self._error is not None:
+                raise self._error
+            return done
+
+    def take(self, timeout_s: float) -> T | None:
+        """The next thing; None when there is none in time or ever (then `is_drained`).
+
+        Raises: the filling side's error, once all it put before is taken.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_ended, timeout_s)
+            if self._waiting:
+                thing, weight = self._waiting.popleft()
+                self._weight -= weight
+                self._changed.notify_all()
+                return thing
+            if self._error is not None:
+                raise self._error
+            return None
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that will ever come was taken."""
+        with self._changed:
+            return self._is_ended and not self._waiting
+
+
+def fill(
+    buffer: Buffer[T], things: Iterator[T], weigh: Callable[[T], float], *, name: str
+) -> threading.Thread:
+    """Start a thread that puts `things` into `buffer`; its errors are raised where they are taken."""
+
+    def work() -> None:
+        try:
+            for thing in things:
+                buffer.put(thing, weigh(thing))
+            buffer.end()
+        except Closed:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised again on the taking side
+            buffer.end(error)
+
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+class Keeper:
+    """A thread that calls `work` each `every_s`, and at once when nudged; its first error is kept for the caller."""
+
+    def __init__(self, work: Callable[[], None], every_s: float, *, name: str) -> None:
+        self._work, self._every_s = work, every_s
+        self._nudged, self._is_over = threading.Event(), False
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+        self._thread.start()
+
+    def nudge(self) -> None:
+        """Have `work` called now."""
+        self._nudged.set()
+
+    def stop(self) -> None:
+        """End the thread once the call under way is over."""
+        self._is_over = True
+        self._nudged.set()
+        self._thread.join()
+
+    def _loop(self) -> None:
+        while not self._is_over:
+            self._nudged.wait(self._every_s)
+            self._nudged.clear()
+            if self._is_over or self.error is not None:
+                return
+            try:
+                self._work()
+            except BaseException as error:  # noqa: BLE001 - raised again by the run that owns the keeper
+                self.error = error

@@ -1,0 +1,230 @@
+"""Ids -> pairs of rows that share one: finds repeated ids among more rows than fit a dict.
+
+Promises: every row whose id an earlier row had is told, with the first row that had it;
+no row is told for a hash that two ids share. Adding the same rows again tells nothing new.
+Knows nothing of: where ids come from, what is done with rows that repeat one.
+Memory: 20 to 24 bytes an id (a 64-bit hash, the row's key, 4 to 8 slots of the filter),
+an eighth of that beside it while runs are merged, and about 20 MB for recent ids.
+Time: under 1 us an id, and one call of `confirm` for an id that comes back after
+`RECENT_IDS` others.
+Source: the log-structured merge tree (O'Neil et al., Acta Informatica 33, 1996), in memory.
+Not safe for use by several threads at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+RECENT_IDS = 1 << 16
+RECENT_BYTES = 16 << 20
+"""Ids can be long: the recent ones are also bounded by their bytes."""
+NUM_RANGES = 8
+"""Runs are held in ranges of the hash, so that merging needs an eighth of their memory beside them."""
+MIN_SLOTS = 4
+"""Slots of the filter an id."""
+MERGE_RATIO = 3
+"""A run is merged into the older one before it where that is less than so many times larger."""
+
+U64 = npt.NDArray[np.uint64]
+
+_RANGE_STARTS = np.arange(1, NUM_RANGES, dtype=np.uint64) << np.uint64(61)
+
+
+class SeenIds:
+    """The ids of all rows so far."""
+
+    def __init__(
+        self,
+        confirm: Callable[[int], bytes],
+        *,
+        hash_id: Callable[[bytes], int] = xxhash.xxh3_64_intdigest,
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            confirm: gives the id of a row by its key, spelt as it was added. Two ids can share
+                a hash, and ids are not kept: equal hashes are settled by asking for the first
+                row's id. Keys of one `add` are asked for in rising order.
+            hash_id: 64 bits of an id.
+        """
+        self._confirm = confirm
+        self._hash_id = hash_id
+        self._recent: dict[bytes, int] = {}
+        """Ids of late, with the first row of each; also those that were confirmed of late."""
+        self._recent_bytes = 0
+        self._unsorted: list[tuple[U64, U64]] = []
+        """Hashes and keys that are in `_recent` and in no run yet."""
+        self._runs: list[_Run] = []
+        """Oldest and largest first."""
+        self._filter = _Filter()
+
+    def add(self, ids: Sequence[bytes], keys: Sequence[int]) -> list[tuple[int, int]]:
+        """Take in rows, and tell which have an id that was there before.
+
+        Args:
+            ids: an empty one stands for a row without an id and is left out.
+            keys: of the rows, one an id.
+        Returns: (key, key of the first row with that id), in the order given.
+        """
+        recent = self._recent
+        fresh = dict(zip(ids, keys, strict=True))
+        # most batches repeat nothing, and are spared a loop over their rows
+        repeats = len(fresh) < len(ids) or b"" in fresh or not recent.keys().isdisjoint(fresh)
+        if repeats:
+            backwards = zip(reversed(ids), reversed(keys), strict=True)
+            fresh = {id_: key for id_, key in backwards if id_ and id_ not in recent}
+        repeats |= self._take_in(fresh)
+        pairs = []
+        if repeats:
+            pairs = [
+                (key, first)
+                for id_, key in zip(ids, keys, strict=True)
+                if id_ and (first := recent[id_]) != key
+            ]
+        if len(recent) >= RECENT_IDS or self._recent_bytes >= RECENT_BYTES:
+            self._flush()
+        return pairs
+
+    def _take_in(self, fresh: dict[bytes, int]) -> bool:
+        """Put ids that are not among the recent ones there, with the first row of each.
+
+        Returns: whether one of them may be older.
+        """
+        hashes = np.fromiter(map(self._hash_id, fresh), np.uint64, len(fresh))
+        keys = np.fromiter(fresh.values(), np.uint64, len(fresh))
+        order = np.argsort(hashes)
+        hashes, keys = hashes[order], keys[order]
+        likely = self._filter.find(hashes)
+        alike = [
+            (int(likely[position]), key)
+            for run in self._runs
+            for position, key in run.find(hashes[likely])
+        ]
+        if alike:
+            is_new = self._settle(fresh, order, alike)
+            hashes, keys = hashes[is_new], keys[is_new]
+        self._recent.update(fresh)
+        self._recent_bytes += sum(map(len, fresh))
+        self._unsorted.append((hashes, keys))
+        return bool(alike)
+
+    def _settle(
+        self, fresh: dict[bytes, int], order: npt.NDArray[np.intp], alike: list[tuple[int, int]]
+    ) -> npt.NDArray[np.bool_]:
+        """Of ids whose hash is in a run, find those that are there themselves.
+
+        Returns: for each position in `order`, whether its id is new; in `fresh`, the others
+            have their first row's key afterwards.
+        """
+        ids = list(fresh)
+        is_new = np.ones(len(ids), np.bool_)
+        for position, first in sorted(alike, key=lambda pair: pair[1]):
+            id_ = ids[order[position]]
+            if self._confirm(first) == id_:
+                fresh[id_] = first
+                is_new[position] = False
+        return is_new
+
+    def _flush(self) -> None:
+        """Make a run of what is recent, and merge runs of like size."""
+        if self._unsorted:
+            hashes = np.concatenate([hashes for hashes, _ in self._unsorted])
+            keys = np.concatenate([keys for _, keys in self._unsorted])
+            order = np.argsort(hashes, kind="stable")
+            self._runs.append(_Run(hashes[order], keys[order]))
+            self._filter.add(self._runs)
+        self._unsorted.clear()
+        self._recent.clear()
+        self._recent_bytes = 0
+        runs = self._runs
+        while len(runs) > 1 and runs[-2].size < MERGE_RATIO * runs[-1].size:
+            runs[-2].absorb(runs.pop())
+
+
+class _Filter:
+    """Tells at one look that no run holds a hash, for 3 of 4 hashes that none holds, and more.
+
+    A search in a large run misses the cache at every step; this spares most of them.
+    """
+
+    def __init__(self) -> None:
+        self._num_bits = 18
+        self._slots = np.zeros(1 << self._num_bits, np.bool_)
+
+    def add(self, runs: Sequence[_Run]) -> None:
+        """Take in the last of the runs; all of them where the slots become too few."""
+        fresh = runs[-1:]
+        num_ids = sum(run.size for run in runs)
+        if num_ids * MIN_SLOTS > len(self._slots):
+            fresh = runs
+            while num_ids * MIN_SLOTS > 1 << self._num_bits:
+                self._num_bits += 1
+            # the old slots go first, so that both are never held
+            self._slots = np.empty(0, np.bool_)
+            self._slots = np.zeros(1 << self._num_bits, np.bool_)
+        for run in fresh:
+            for hashes in run.hashes:
+                self._slots[self._slots_of(hashes)] = True
+
+    def find(self, hashes: U64) -> npt.NDArray[np.intp]:
+        """Positions of the hashes that a run may hold."""
+        return np.flatnonzero(self._slots[self._slots_of(hashes)])
+
+    def _slots_of(self, hashes: U64) -> npt.NDArray[np.int64]:
+        return (hashes >> np.uint64(64 - self._num_bits)).view(np.int64)
+
+
+class _Run:
+    """Sorted hashes with the keys of their rows, a pair of arrays for each range of the hash."""
+
+    def __init__(self, hashes: U64, keys: U64) -> None:
+        self.size = len(hashes)
+        cuts = np.searchsorted(hashes, _RANGE_STARTS)
+        # copies: a view would keep the whole array while its neighbours are merged
+        self.hashes = [part.copy() for part in np.split(hashes, cuts)]
+        self.keys = [part.copy() for part in np.split(keys, cuts)]
+
+    def find(self, wanted: U64) -> Iterator[tuple[int, int]]:
+        """(position in `wanted`, key) wherever the run has an equal hash; `wanted` is sorted."""
+        cuts = [0, *np.searchsorted(wanted, _RANGE_STARTS).tolist(), len(wanted)]
+        for at, hashes in enumerate(self.hashes):
+            part = wanted[cuts[at] : cuts[at + 1]]
+            if not len(part) or not len(hashes):
+                continue
+            places = np.searchsorted(hashes, part)
+            found = np.flatnonzero(hashes[np.minimum(places, len(hashes) - 1)] == part)
+            for position in found.tolist():
+                yield from self._equal(at, int(places[position]), cuts[at] + position)
+
+    def _equal(self, at: int, place: int, position: int) -> Iterator[tuple[int, int]]:
+        hashes, keys = self.hashes[at], self.keys[at]
+        wanted = hashes[place]
+        while place < len(hashes) and hashes[place] == wanted:
+            yield position, int(keys[place])
+            place += 1
+
+    def absorb(self, newer: _Run) -> None:
+        """Merge another run into this one, a range at a time; it is used up."""
+        self.size += newer.size
+        for at in range(NUM_RANGES):
+            more_hashes, more_keys = newer.hashes[at], newer.keys[at]
+            places = np.searchsorted(self.hashes[at], more_hashes, side="right")
+            places += np.arange(len(places))
+            is_old = np.ones(len(self.hashes[at]) + len(places), np.bool_)
+            is_old[places] = False
+            self.hashes[at] = _woven(self.hashes[at], more_hashes, places, is_old)
+            self.keys[at] = _woven(self.keys[at], more_keys, places, is_old)
+            newer.hashes[at] = newer.keys[at] = more_hashes[:0].copy()
+
+
+def _woven(
+    old: U64, new: U64, places: npt.NDArray[np.intp], is_old: npt.NDArray[np.bool_]
+) -> U64:
+    both = np.empty(len(is_old), np.uint64)
+    both[places] = new
+    both[is_old] = old
+    return both

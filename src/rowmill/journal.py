@@ -1,0 +1,198 @@
+"""Which rows are done: outcomes go into the open task's segment, and count once the task is committed.
+
+Promises: a row is taken once, whoever answers it again; a commit is create-only, so of two workers that finish
+a task one is heard; a commit names its segments with counts and checksums, and readers use only those.
+Knows nothing of: engines, rows' contents, results.
+Memory: a key and 24 bytes a row of each open task.
+Source: create-only commits over fenced segments as in lakehouse tables; design/001-disk-layout.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from rowmill import rundir
+from rowmill.errors import StorageError
+from rowmill.rows import Outcome
+from rowmill.storage import Storage
+from rowmill.write.segments import OpenSegment, RowIndex, SegmentRef, scan, write_sorted
+
+MAX_ERROR_SHAPES = 50
+
+
+class Counts(msgspec.Struct):
+    """Sums over outcomes."""
+
+    ok: int = 0
+    failed: int = 0
+    copied: int = 0
+    truncated: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    errors: dict[str, int] = {}
+    """`kind<TAB>sentence` with digits and names blotted out -> rows."""
+
+    @property
+    def done(self) -> int:
+        """Rows with an outcome, of either fate."""
+        return self.ok + self.failed
+
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """Count more outcomes."""
+        failed = [o for o in outcomes if o.status != "ok"]
+        self.failed += len(failed)
+        self.ok += len(outcomes) - len(failed)
+        self.prompt_tokens += sum([o.prompt_tokens for o in outcomes])
+        self.cached_tokens += sum([o.cached_tokens for o in outcomes])
+        self.output_tokens += sum([o.output_tokens for o in outcomes])
+        self.truncated += [o.finish_reason for o in outcomes].count("length")
+        self.copied += len(outcomes) - [o.copied_from for o in outcomes].count(None)
+        for outcome in failed:
+            self._count_error(f"{outcome.error_kind}\t{error_shape(outcome.error or '')}")
+
+    def merge(self, other: Counts) -> None:
+        """Add the sums of other outcomes."""
+        for name in self.__struct_fields__[:-1]:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for shape, rows in other.errors.items():
+            self._count_error(shape, rows)
+
+    def top_errors(self, most: int) -> list[tuple[str, str, int]]:
+        """(kind, sentence shape, rows) of the most frequent failures."""
+        return [
+            (*shape.split("\t", 1), rows)
+            for shape, rows in Counter(self.errors).most_common(most)
+        ]  # type: ignore[misc]
+
+    def _count_error(self, shape: str, rows: int = 1) -> None:
+        if shape not in self.errors and len(self.errors) >= MAX_ERROR_SHAPES:
+            shape = "other\tother failures"
+        self.errors[shape] = self.errors.get(shape, 0) + rows
+
+
+def error_shape(sentence: str) -> str:
+    """The sentence with numbers blotted out, so that like failures are counted together."""
+    shape = "".join("#" if c.isdigit() else c for c in sentence)
+    while "##" in shape:
+        shape = shape.replace("##", "#")
+    return shape[:300]
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """What makes a task's segments count."""
+
+    task: int
+    epoch: int
+    worker: str
+    num_rows: int
+    first_key: int
+    last_key: int
+    segments: list[SegmentRef]
+    counts: Counts
+
+
+class TaskLog:
+    """Outcomes of one task that this worker holds the lease of."""
+
+    def __init__(self, storage: Storage, task: int, epoch: int) -> None:
+        """Take over what earlier epochs of the task left, torn tails passed over."""
+        self.task, self.epoch = task, epoch
+        self.done: set[int] = set()
+        self.counts = Counts()
+        self._storage = storage
+        self._index = RowIndex()
+        self._old = [
+            self._take_over(i, name) for i, name in enumerate(segments_of(storage, task))
+        ]
+        self.num_resumed = len(self.done)
+        self._names = (rundir.segment(task, epoch, n) for n in itertools.count())
+        self._segment = OpenSegment(storage, self._names, self._index)
+        self._lock = threading.Lock()
+
+    def put(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Write outcomes, those of rows that are done already dropped. Returns: the ones that were new."""
+        with self._lock:
+            if not self.done.isdisjoint([o.key for o in outcomes]):
+                outcomes = [o for o in outcomes if o.key not in self.done]
+            keys = [o.key for o in outcomes]
+            if keys:
+                self._segment.put(keys, outcomes, segment=len(self._old))
+                self.done.update(keys)
+                self.counts.add(outcomes)
+            return outcomes
+
+    def checkpoint(self) -> None:
+        """Make what was put safe against loss of power."""
+        with self._lock:
+            self._segment.flush()
+
+    def close(self) -> None:
+        """Leave the task uncommitted, what was put durable: another epoch goes on from here."""
+        with self._lock:
+            self._segment.close()
+
+    def commit(self, worker: str) -> bool:
+        """Make the task count.
+
+        Returns: False where another worker committed it before; its rows stand, ours are dropped.
+        """
+        with self._lock:
+            try:
+                refs = self._final_segments()
+            except StorageError:
+                # The one who committed first removed segments it does not name, ours among them.
+                if self._storage.size(rundir.commit(self.task)) is None:
+                    raise
+                return False
+            is_ours = self._storage.create(rundir.commit(self.task), self._commit(worker, refs))
+            if is_ours:
+                self._drop_all_but({ref.name for ref in refs})
+            return is_ours
+
+    def _final_segments(self) -> list[SegmentRef]:
+        refs = [*self._old, *self._segment.close()]
+        if len(refs) == 1 and self._index.is_sorted:
+            return refs
+        return [write_sorted(self._storage, next(self._names), refs, self._index)]
+
+    def _commit(self, worker: str, refs: list[SegmentRef]) -> bytes:
+        commit = Commit(
+            task=self.task,
+            epoch=self.epoch,
+            worker=worker,
+            num_rows=len(self.done),
+            first_key=min(self.done, default=0),
+            last_key=max(self.done, default=0),
+            segments=refs,
+            counts=self.counts,
+        )
+        return msgspec.json.format(msgspec.json.encode(commit), indent=1)
+
+    def _take_over(self, number: int, name: str) -> SegmentRef:
+        ref, outcomes = scan(self._storage, name, self._index, segment=number, done=self.done)
+        self.counts.add(outcomes)
+        return ref
+
+    def _drop_all_but(self, names: set[str]) -> None:
+        """Remove segments the commit does not name: they never count, and would be read at no time."""
+        for name in segments_of(self._storage, self.task):
+            if name not in names:
+                self._storage.remove(name)
+
+
+def segments_of(storage: Storage, task: int) -> list[str]:
+    """Names of all segments of a task, oldest epoch first."""
+    return storage.list(rundir.segments_of(task))
+
+
+def read_commits(storage: Storage) -> dict[int, Commit]:
+    """All commits by task, in order of tasks."""
+    decoder = msgspec.json.Decoder(Commit)
+    commits = (decoder.decode(storage.read(name)) for name in storage.list(rundir.COMMITS))
+    return {commit.task: commit for commit in commits}

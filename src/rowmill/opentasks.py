@@ -1,0 +1,126 @@
+"""Outcomes -> the tasks they belong to: written, copied to equal rows, counted, committed when a task is whole.
+
+Promises: a task is committed once every row of it has an outcome and no sooner; copies are written beside
+the row they are copied from; a transient failure is not copied: the equal rows are asked themselves.
+Knows nothing of: how rows were read or asked.
+Memory: the open tasks' logs, and the copies that wait for their leader.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+
+import msgspec
+
+from rowmill.errors import GaveUp, KilledEngine
+from rowmill.journal import Counts, TaskLog
+from rowmill.plan import Plan
+from rowmill.record import Places
+from rowmill.rows import Outcome, Prompts
+
+NOT_COPIED = (GaveUp.kind, KilledEngine.kind)
+
+
+class OpenTasks:
+    """The open tasks of one worker. `put` may be called from any thread."""
+
+    def __init__(self, places: Places, worker: str) -> None:
+        self._places, self._worker = places, worker
+        self._logs: dict[int, TaskLog] = {}
+        self._expected: dict[int, int] = {}
+        self._copies: dict[int, tuple[Plan, list[int]]] = {}
+        self._lock = threading.Lock()
+        self.counts = Counts()
+        """Of this process's own outcomes."""
+        self.again: deque[Prompts] = deque()
+        """Rows to ask after all, because the row they were to copy failed in passing."""
+        self.num_waiting_copies = 0
+
+    def open(self, log: TaskLog) -> None:
+        """Take outcomes of a task from now on."""
+        with self._lock:
+            self._logs[log.task] = log
+
+    def expect(self, task: int, num_rows: int) -> None:
+        """Say how many rows a task has, once it is read to its end."""
+        with self._lock:
+            self._expected[task] = num_rows
+
+    def await_copies(self, plan: Plan) -> None:
+        """Have the answers of a plan's leaders copied to their equals."""
+        if not plan.copies:
+            return
+        index = {key: i for i, key in enumerate(plan.prompts.keys)}
+        with self._lock:
+            for leader, keys in plan.copies.items():
+                self._copies[leader] = (plan, [index[key] for key in keys])
+                self.num_waiting_copies += len(keys)
+
+    def put(self, outcomes: list[Outcome]) -> None:
+        """Write outcomes to their tasks' logs."""
+        if self._copies:
+            outcomes = [*outcomes, *self._copies_of(outcomes)]
+        for task, group in self._by_task(outcomes).items():
+            new = self._logs[task].put(group)
+            with self._lock:
+                self.counts.add(new)
+
+    def whole_tasks(self) -> list[int]:
+        """Tasks that have an outcome for every row."""
+        with self._lock:
+            return [t for t, n in self._expected.items() if len(self._logs[t].done) >= n]
+
+    def commit(self, task: int) -> bool:
+        """Commit a whole task. Returns: False where another worker was first."""
+        with self._lock:
+            log = self._logs.pop(task)
+            del self._expected[task]
+        return log.commit(self._worker)
+
+    def checkpoint(self) -> None:
+        """Make all outcomes so far safe against loss of power."""
+        for log in self._open_logs():
+            log.checkpoint()
+
+    def close(self) -> None:
+        """Leave open tasks for a later start, what they hold durable."""
+        for log in self._open_logs():
+            log.close()
+
+    def _open_logs(self) -> list[TaskLog]:
+        with self._lock:
+            return list(self._logs.values())
+
+    def _by_task(self, outcomes: list[Outcome]) -> dict[int, list[Outcome]]:
+        task_of = self._places.task_of
+        if outcomes and task_of(min(o.key for o in outcomes)) == task_of(
+            max(o.key for o in outcomes)
+        ):
+            return {task_of(outcomes[0].key): outcomes}
+        groups: dict[int, list[Outcome]] = defaultdict(list)
+        for outcome in outcomes:
+            groups[task_of(outcome.key)].append(outcome)
+        return groups
+
+    def _copies_of(self, outcomes: list[Outcome]) -> list[Outcome]:
+        copied: list[Outcome] = []
+        for outcome in outcomes:
+            with self._lock:
+                plan, rows = self._copies.pop(outcome.key, (None, []))
+                self.num_waiting_copies -= len(rows)
+            if plan is None:
+                continue
+            if outcome.error_kind in NOT_COPIED:
+                self.again.append(plan.prompts.take(rows))
+                continue
+            source = self._places.place_of(outcome.key)
+            keys = [plan.prompts.keys[i] for i in rows]
+            copied.extend(_copy(outcome, key, source) for key in keys)
+        return copied
+
+
+def _copy(outcome: Outcome, key: int, source: str) -> Outcome:
+    return msgspec.structs.replace(
+        outcome, key=key, attempts=0, seconds=0.0, copied_from=source
+    )

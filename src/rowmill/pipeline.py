@@ -1,0 +1,178 @@
+"""The journey itself: Row -> Request -> Prompts -> Plan, window by window, ahead of the engine.
+
+Promises: every row that is read ends in exactly one window, as something to ask, a copy, or an error outcome;
+a bad row never stops another.
+Knows nothing of: who answers, where outcomes lie.
+Memory: one window here, and what the buffer between this and the engine holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from rowmill.config import Job
+from rowmill.errors import DuplicateIds, InvalidRow, RowError, Unreadable
+from rowmill.ids import SeenIds
+from rowmill.measure import Measure
+from rowmill.plan import Plan, plan
+from rowmill.read.jsonl import BadLine, line_of, read_lines
+from rowmill.record import Places
+from rowmill.rows import Outcome, Request, Row, Shard, unpack_key
+from rowmill.validate import Recipe, validate
+
+MAX_NAMED_DUPLICATES = 5
+
+
+class TaskRows(msgspec.Struct):
+    """A task to be read: its slices, and the rows that are done already."""
+
+    task: int
+    slices: Iterable[tuple[Shard, int, int]]
+    done: set[int]
+
+
+class Window(msgspec.Struct):
+    """Rows planned at once."""
+
+    plan: Plan
+    rejects: list[Outcome]
+    """Rows that fell out on the way."""
+    ends: list[tuple[int, int]]
+    """(task, rows) of the tasks whose last row is in this window or before."""
+    num_rows: int
+    num_bytes: int
+    """Memory held, about."""
+
+
+class Stations:
+    """The stations rows pass before the engine, opened once."""
+
+    def __init__(self, job: Job, *, recipe: Recipe, measure: Measure, places: Places) -> None:
+        self.job, self.recipe, self.measure, self.places = job, recipe, measure, places
+        self.num_read = self.num_rejected = 0
+        self.duplicates: dict[bytes, list[int]] = {}
+        """Ids met more than once among the first rows -> keys of their rows."""
+        self._seen = SeenIds(confirm=self._id_at)
+
+    def windows(self, tasks: Iterable[TaskRows | None]) -> Iterator[Window]:
+        """Plan the rows of `tasks`, in their order, window by window; None: plan now what was read so far."""
+        rows: list[Row | BadLine] = []
+        ends: list[tuple[int, int]] = []
+        num_bytes = 0
+        for task in tasks:
+            if task is None:
+                yield self._window(rows, ends)
+                rows, ends, num_bytes = [], [], 0
+                continue
+            count = 0
+            for chunk in _rows_of(task):
+                count += len(chunk)
+                fresh = self._not_done(chunk, task.done)
+                rows += fresh
+                num_bytes += sum([len(row.line) for row in fresh if isinstance(row, Row)])
+                while self._is_window(rows, num_bytes):
+                    yield self._window(rows[: self.job.plan.window_rows], [])
+                    rows = rows[self.job.plan.window_rows :]
+                    num_bytes = sum([len(row.line) for row in rows if isinstance(row, Row)])
+            ends.append((task.task, count))
+            if not rows:
+                yield self._window([], ends)
+                ends = []
+        yield self._window(rows, ends)
+
+    def check_duplicates(self) -> None:
+        """Refuse the job where ids repeat among the rows read so far.
+
+        Raises:
+            DuplicateIds: names the ids and all their places.
+        """
+        if self.duplicates and self.job.validate_.duplicate_ids == "error":
+            raise DuplicateIds(reason=self.duplicates_sentence())
+
+    def duplicates_sentence(self) -> str:
+        """Which ids repeat, and where."""
+        named = [
+            f"{id_.decode()[:80]} at {', '.join(self.places.place_of(key) for key in keys)}"
+            for id_, keys in list(self.duplicates.items())[:MAX_NAMED_DUPLICATES]
+        ]
+        more = len(self.duplicates) - len(named)
+        return (
+            f"ids repeat: {'; '.join(named)}{f'; and {more} more' if more else ''}; make them unique,"
+            " name another column with `validate.id_column`, or set"
+            ' `validate.duplicate_ids = "keep"` (rows are kept apart by place)'
+        )
+
+    def _is_window(self, rows: list[Row | BadLine], num_bytes: int) -> bool:
+        config = self.job.plan
+        return len(rows) >= config.window_rows or num_bytes >= config.window_bytes
+
+    def _window(self, rows: list[Row | BadLine], ends: list[tuple[int, int]]) -> Window:
+        rejects: list[Outcome] = []
+
+        def reject(key: int, error: RowError) -> None:
+            rejects.append(rejected(key, error))
+
+        requests = self._unrepeated(list(each(rows, self.recipe, reject)), reject)
+        prompts = self.measure.prompts(requests, reject)
+        self.num_read += len(rows)
+        self.num_rejected += len(rejects)
+        num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)
+        planned = plan(prompts, self.job.plan)
+        return Window(planned, rejects, ends, num_rows=len(rows), num_bytes=num_bytes)
+
+    def _not_done(self, chunk: list[Row | BadLine], done: set[int]) -> list[Row | BadLine]:
+        if not done:
+            return chunk
+        if self.job.validate_.duplicate_ids == "error":
+            old = [row for row in chunk if row.key in done and isinstance(row, Row)]
+            self._seen.add([self.recipe.id_of(row) for row in old], [row.key for row in old])
+        return [row for row in chunk if row.key not in done]
+
+    def _unrepeated(
+        self, requests: list[Request], reject: Callable[[int, RowError], None]
+    ) -> list[Request]:
+        """Take out rows whose id was met before; among the first rows they refuse the job, so they are noted."""
+        if self.job.validate_.duplicate_ids == "keep":
+            return requests
+        pairs = self._seen.add([r.id for r in requests], [r.key for r in requests])
+        if not pairs:
+            return requests
+        id_of = {r.key: r.id for r in requests}
+        for key, first in pairs:
+            if self.num_read < self.job.validate_.first_rows:
+                self.duplicates.setdefault(id_of[key], [first]).append(key)
+            reason = f"id {id_of[key].decode()[:80]} was met before, at {self.places.place_of(first)}"
+            reject(key, InvalidRow(reason=reason))
+        repeated = {key for key, _ in pairs}
+        return [r for r in requests if r.key not in repeated]
+
+    def _id_at(self, key: int) -> bytes:
+        shard, ordinal = unpack_key(key)
+        line = line_of(self.places.cut.shards[shard], ordinal)
+        return self.recipe.id_of(Row(key, line)) if line is not None else b""
+
+
+def each(
+    rows: Iterable[Row | BadLine], recipe: Recipe, reject: Callable[[int, RowError], None]
+) -> Iterator[Request]:
+    """Validate each row; the one place where a RowError of one row becomes an outcome."""
+    for row in rows:
+        try:
+            if isinstance(row, BadLine):
+                reject(row.key, Unreadable(reason=row.reason))
+            else:
+                yield validate(row, recipe)
+        except RowError as error:
+            reject(row.key, error)
+
+
+def rejected(key: int, error: RowError) -> Outcome:
+    """The outcome of a row that never reached the engine."""
+    return Outcome(key, "error", error_kind=error.kind, error=error.sentence())
+
+
+def _rows_of(task: TaskRows) -> Iterator[list[Row | BadLine]]:
+    for shard, first, stop in task.slices:
+        yield from read_lines(shard, first=first, stop=stop)

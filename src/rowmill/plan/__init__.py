@@ -1,0 +1,69 @@
+"""Prompts -> Plan: the whole policy on one page. The plan is a value: pure, printable, testable without a GPU.
+
+Promises: every row of the window is in exactly one group or is a copy of one that is; groups keep the order
+they are to be fed in; a `leader` group is named by the groups that wait for it; the same window gives the same plan.
+Knows nothing of: engines beyond their Limits, files, time.
+Memory: one window of prompts. Time: O(rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from rowmill.config import PlanConfig
+from rowmill.plan.duplicates import Lever, find_copies
+from rowmill.rows import Prompts
+
+__all__ = ["Group", "Lever", "Plan", "plan"]
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Rows that go to the engine together, in this order."""
+
+    rows: range | list[int]
+    """Indices into the window's prompts."""
+    leader: int | None = None
+    """Row that must be computed before the others, because they share its prefix; None: no such need."""
+    after: int | None = None
+    """Group that must have been handed over before this one; None: none."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How one window of rows goes to the engine."""
+
+    prompts: Prompts
+    groups: list[Group]
+    copies: dict[int, list[int]]
+    """Key of a row that is asked -> keys of the equal rows that get its answer."""
+    levers: list[Lever]
+
+    @property
+    def num_asked(self) -> int:
+        """Rows that go to the engine."""
+        return sum(len(group.rows) for group in self.groups)
+
+    def batches(self, max_rows: int) -> Iterator[Prompts]:
+        """The rows to ask, in order, at most `max_rows` at once and never across groups."""
+        for group in self.groups:
+            for start in range(0, len(group.rows), max_rows):
+                rows = group.rows[start : start + max_rows]
+                if isinstance(rows, range):
+                    yield self.prompts.slice(rows.start, rows.stop)
+                else:
+                    yield self.prompts.take(rows)
+
+
+def plan(prompts: Prompts, config: PlanConfig) -> Plan:
+    """Order one window of prompts: file order, equal greedy rows asked once."""
+    copies, lever = find_copies(prompts, config.duplicates)
+    rows: range | list[int] = range(len(prompts))
+    if copies:
+        dropped = {key for keys in copies.values() for key in keys}
+        rows = [i for i, key in enumerate(prompts.keys) if key not in dropped]
+    groups = [Group(rows=rows)] if len(rows) else []
+    order = Lever(
+        name="order", is_used=False, reason='`plan.order = "file"`: as the rows stand'
+    )
+    return Plan(prompts=prompts, groups=groups, copies=copies, levers=[order, lever])

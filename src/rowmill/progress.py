@@ -1,0 +1,219 @@
+"""Events -> what a person sees: a bar on a terminal, plain lines elsewhere, a summary at the end.
+
+Promises: never ends or slows a run; ASCII words only; no text of any row.
+Knows nothing of: files, engines, clocks other than the events' own and one for the pace of lines.
+Memory: the last `PACE_S` seconds of counts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rowmill.events import Listener, Progress, Summary
+
+LINE_EVERY_S = 10.0
+"""Between plain lines: six a minute can still be read in a log of hours."""
+PACE_S = 60.0
+"""Rates are those of the last minute: long enough to be steady, short enough to see a change."""
+TOP_ERRORS = 5
+MAX_SHOWN = 200
+
+Write = Callable[[str], None]
+
+
+class Pace:
+    """Rows and tokens a second over the last `PACE_S` seconds of events."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int, int]] = deque([(0.0, 0, 0)])
+
+    def add(self, event: Progress) -> None:
+        """Take an event in."""
+        tokens = event.prompt_tokens + event.output_tokens
+        if event.seconds < self._seen[-1][0]:
+            self._seen.clear()  # the engine's start was taken off the time: begin anew
+        self._seen.append((event.seconds, event.done - event.resumed, tokens))
+        while len(self._seen) > 2 and event.seconds - self._seen[1][0] >= PACE_S:
+            self._seen.popleft()
+
+    def rates(self) -> tuple[float, float]:
+        """(rows, tokens) a second; zeros before there is time to speak of."""
+        (start, rows0, tokens0), (stop, rows, tokens) = self._seen[0], self._seen[-1]
+        seconds = stop - start
+        return (
+            ((rows - rows0) / seconds, (tokens - tokens0) / seconds) if seconds > 0 else (0, 0)
+        )
+
+
+def progress_line(event: Progress, pace: Pace) -> str:
+    """One line that tells how far the run is."""
+    rows_s, tokens_s = pace.rates()
+    total = f"/{event.total:,}" if event.total else ""
+    parts = [f"{event.done:,}{total} rows"]
+    if rows_s > 0:
+        parts += [f"{_rate(rows_s)} rows/s", f"{_rate(tokens_s)} tokens/s"]
+    parts += [f"{event.failed:,} failed", f"{event.in_flight:,} in flight"]
+    if rows_s > 0 and event.total > event.done:
+        parts.append(f"{duration((event.total - event.done) / rows_s)} left")
+    return ", ".join(parts)
+
+
+def summary_lines(summary: Summary) -> list[str]:
+    """How the run ended, and what to do next."""
+    s = summary
+    head = "stopped" if s.stopped else "done"
+    took = f" in {duration(s.seconds)}" if s.seconds > 0 else ""
+    start = (
+        f" (and {duration(s.engine_start_s)} to start the engine)" if s.engine_start_s else ""
+    )
+    lines = [f"{head}: {s.total:,} rows{took}{start}: {_counts(s)}"]
+    if s.stopped:
+        lines.append(f"  why: {_one_line(s.stopped)}")
+    lines += [f"  {line}" for line in (*_work(s), *_failures(s))]
+    if s.results:
+        more = f" and {len(s.results) - 1:,} more" if len(s.results) > 1 else ""
+        lines.append(f"  results: {s.output.rstrip('/')}/{s.results[0]}{more}")
+    if s.not_done:
+        lines.append(f"  resume: run the same command again; {s.not_done:,} rows are left")
+    if s.output:
+        lines.append(f"  look: rowmill status {s.output}")
+    return lines
+
+
+def _counts(s: Summary) -> str:
+    parts = [f"{s.ok:,} ok", f"{s.failed:,} failed"]
+    if s.not_done:
+        parts.append(f"{s.not_done:,} not done")
+    if s.copied:
+        parts.append(f"{s.copied:,} copied from equal rows")
+    return ", ".join(parts)
+
+
+def _work(s: Summary) -> Iterator[str]:
+    tokens = s.prompt_tokens + s.output_tokens
+    if tokens:
+        pace = f", {_rate(tokens / s.seconds)} tokens/s" if s.seconds > 0 else ""
+        cached = f" ({s.cached_tokens:,} cached)" if s.cached_tokens else ""
+        yield f"tokens: {s.prompt_tokens:,} in{cached}, {s.output_tokens:,} out{pace}"
+    if s.truncated:
+        share = s.truncated / max(s.ok, 1)
+        yield (
+            f"cut short: {s.truncated:,} answers ({share:.1%} of the ok rows) ended at a token limit,"
+            " `finish_reason` is `length`; raise `sampling.max_tokens` if that is not meant"
+        )
+
+
+def _failures(s: Summary) -> Iterator[str]:
+    for kind, sentence, rows in s.errors[:TOP_ERRORS]:
+        yield f"{rows:,} x {kind}: {_one_line(sentence)}"
+    if len(s.errors) > TOP_ERRORS:
+        yield f"and {len(s.errors) - TOP_ERRORS:,} more kinds of errors"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words: `8.2 s`, `3m 05s`, `2h 07m`, `3d 04h`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m {rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h {minutes:02d}m"
+    return f"{hours // 24}d {hours % 24:02d}h"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _one_line(text: str) -> str:
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]}..."
+
+
+class Lines:
+    """Plain lines: the first event, then one every `every_s` seconds, and the last one at the end."""
+
+    def __init__(self, write: Write, *, every_s: float = LINE_EVERY_S) -> None:
+        self._write, self._every_s = write, every_s
+        self._pace = Pace()
+        self._told_at: float | None = None
+        self._untold: Progress | None = None
+
+    def __call__(self, event: object) -> None:
+        """Listen to one event."""
+        if not isinstance(event, Progress):
+            return
+        self._pace.add(event)
+        now = time.monotonic()
+        self._untold = event
+        if self._told_at is None or now - self._told_at >= self._every_s:
+            self._told_at = now
+            self._tell()
+
+    def close(self) -> None:
+        """Tell the last state, if it was not told."""
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._untold is not None:
+            self._write(progress_line(self._untold, self._pace))
+            self._untold = None
+
+
+class Bar:
+    """A bar that is redrawn in place, on a terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as RichProgress
+
+        self._pace = Pace()
+        self._view = RichProgress(
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}", markup=False),
+            console=Console(file=stream),
+            refresh_per_second=4,
+        )
+        self._task = self._view.add_task("starting", total=None)
+        self._view.start()
+
+    def __call__(self, event: object) -> None:
+        """Listen to one event."""
+        if isinstance(event, Progress):
+            self._pace.add(event)
+            self._view.update(
+                self._task,
+                completed=event.done,
+                total=event.total or None,
+                description=progress_line(event, self._pace),
+            )
+
+    def close(self) -> None:
+        """Leave the last state on the screen and give the terminal back."""
+        self._view.stop()
+
+
+@contextmanager
+def open_progress(
+    write: Write, *, stream: TextIO | None = None, every_s: float = LINE_EVERY_S
+) -> Iterator[Listener]:
+    """Watch a run: a bar where `stream` is a terminal, else lines through `write`.
+
+    The bar is drawn on stderr where no `stream` is given.
+    """
+    stream = sys.stderr if stream is None else stream
+    is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+    view = Bar(stream) if is_terminal else Lines(write, every_s=every_s)
+    try:
+        yield view
+    finally:
+        view.close()

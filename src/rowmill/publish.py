@@ -1,0 +1,258 @@
+"""Commits + source -> results: outcomes in input order beside the columns of their rows.
+
+Promises: a part is visible once it is whole; the last thing written is `results/done.json`, naming the parts;
+every non-blank source line is in exactly one part, or publishing fails.
+Knows nothing of: engines, leases.
+Memory: a few thousand rows a part under way.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+import xxhash
+
+from rowmill import rundir
+from rowmill.errors import StorageError
+from rowmill.journal import Commit, Counts
+from rowmill.read import read_spans
+from rowmill.record import Cut, Places
+from rowmill.rows import Outcome, Shard, pack_key
+from rowmill.storage import LocalStorage, Storage, open_storage
+from rowmill.storage.drafts import open_draft
+from rowmill.write.results import ResultLines
+from rowmill.write.segments import read_outcomes
+
+INLINE_BYTES = 32 * 2**20
+"""Input under this is published in this process: a further one costs more than it saves."""
+
+
+class PartSpec(msgspec.Struct, frozen=True):
+    """One results file: which shards it covers and what lies in them."""
+
+    name: str
+    shards: list[Shard]
+    limit: list[int]
+    """One past the last ordinal that belongs to the run, for each shard."""
+    commits: list[Commit]
+    prefix: str
+    url: str = ""
+
+
+class PartDone(msgspec.Struct, frozen=True):
+    """A results file as it was written."""
+
+    name: str
+    num_rows: int
+    num_bytes: int
+    digest: str
+
+
+class Done(msgspec.Struct, frozen=True):
+    """`results/done.json`: the results are whole."""
+
+    parts: list[PartDone]
+    counts: Counts
+
+
+def publish(
+    storage: Storage, cut: Cut, commits: Sequence[Commit], *, prefix: str, part_bytes: int
+) -> Done:
+    """Write the results of a run whose tasks are all committed."""
+    specs = _cut_parts(cut, commits, prefix, part_bytes)
+    _sweep(storage, {spec.name for spec in specs})
+    cores = len(os.sched_getaffinity(0))
+    total = sum(shard.stop - shard.start for shard in cut.shards)
+    if (
+        not isinstance(storage, LocalStorage)
+        or len(specs) == 1
+        or total < INLINE_BYTES
+        or cores == 1
+    ):
+        parts = [write_part(storage, spec) for spec in specs]
+    else:
+        parts = _write_apart(storage, specs, cores)
+    counts = Counts()
+    for commit in commits:
+        counts.merge(commit.counts)
+    done = Done(parts=parts, counts=counts)
+    storage.replace(rundir.DONE, msgspec.json.format(msgspec.json.encode(done), indent=1))
+    return done
+
+
+def write_part(storage: Storage, spec: PartSpec) -> PartDone:
+    """Write one results file: under a hidden name, then its own."""
+    num_rows = 0
+    digest, pieces, size = xxhash.xxh3_64(), [], 0
+    target = open_draft(storage, spec.name)
+    try:
+        for lines in joined(storage, spec):
+            num_rows += len(lines)
+            piece = b"".join(lines)
+            digest.update(piece)
+            size += len(piece)
+            target.write(piece)
+        target.finish()
+    except BaseException:
+        target.abandon()
+        raise
+    return PartDone(spec.name, num_rows, size, digest.hexdigest())
+
+
+def joined(storage: Storage, spec: PartSpec) -> Iterator[list[bytes]]:
+    """Result lines of a part, a few thousand at a time."""
+    result_line = ResultLines(spec.prefix).line
+    first = pack_key(spec.shards[0].index, 0)
+    outcomes = merged(storage, spec.commits, first)
+    for shard, limit in zip(spec.shards, spec.limit, strict=True):
+        for spans in read_spans(shard, stop=limit):
+            lines = []
+            high, first_line, name = shard.index << 40, shard.first_line, shard.name
+            for ordinal, source in spans:
+                outcome = next(outcomes, None)
+                if outcome is None or outcome.key != high + ordinal:
+                    raise StorageError(
+                        path=spec.name,
+                        reason=f"no outcome for row {name}:{first_line + ordinal}; the input or a segment changed",
+                    )
+                lines.append(result_line(source, f"{name}:{first_line + ordinal}", outcome))
+            yield lines
+
+
+def joined_rows(
+    cut: Cut,
+    outcomes_of: Callable[[int], Iterator[list[Outcome]]],
+    prefix: str,
+) -> Iterator[list[bytes]]:
+    """Result lines of the rows that have an outcome, task by task: also of a run that is not whole."""
+    result_line, places = ResultLines(prefix).line, Places(cut)
+    for task in range(cut.num_tasks):
+        outcome_by_key = {o.key: o for part in outcomes_of(task) for o in part}
+        for shard, first, stop in places.task_slices(task):
+            for spans in read_spans(shard, first=first, stop=stop):
+                keyed = ((pack_key(shard.index, ordinal), source) for ordinal, source in spans)
+                yield [
+                    result_line(source, places.place_of(key), outcome_by_key[key])
+                    for key, source in keyed
+                    if key in outcome_by_key
+                ]
+
+
+def merged(storage: Storage, commits: Sequence[Commit], first_key: int) -> Iterator[Outcome]:
+    """Outcomes of all commits in key order, from `first_key` on.
+
+    Commits whose key ranges do not overlap are read one after the other; only those that do are merged.
+    """
+    runs: list[Commit] = []
+    end = -1
+    for commit in sorted(commits, key=lambda c: c.first_key):
+        if runs and commit.first_key > end:
+            yield from _merge(storage, runs, first_key)
+            runs = []
+        runs.append(commit)
+        end = max(end, commit.last_key)
+    yield from _merge(storage, runs, first_key)
+
+
+def _merge(storage: Storage, commits: Sequence[Commit], first_key: int) -> Iterator[Outcome]:
+    streams = [_stream(storage, commit, first_key) for commit in commits]
+    return streams[0] if len(streams) == 1 else heapq.merge(*streams, key=lambda o: o.key)
+
+
+def _stream(storage: Storage, commit: Commit, first_key: int) -> Iterator[Outcome]:
+    for ref in commit.segments:
+        for outcomes in read_outcomes(storage, ref):
+            if commit.first_key < first_key:
+                outcomes = [o for o in outcomes if o.key >= first_key]
+            yield from outcomes
+
+
+def _cut_parts(
+    cut: Cut, commits: Sequence[Commit], prefix: str, part_bytes: int
+) -> list[PartSpec]:
+    limits: list[tuple[Shard, int]] = [
+        (shard, stop) for shard, _, stop in Places(cut).slices(0, cut.num_lines)
+    ]
+    groups: list[list[tuple[Shard, int]]] = [[]]
+    size = 0
+    for shard, limit in limits:
+        if groups[-1] and size + shard.stop - shard.start > part_bytes:
+            groups.append([])
+            size = 0
+        groups[-1].append((shard, limit))
+        size += shard.stop - shard.start
+    return [_spec(i, group, commits, prefix) for i, group in enumerate(groups) if group]
+
+
+def _spec(
+    number: int, group: list[tuple[Shard, int]], commits: Sequence[Commit], prefix: str
+) -> PartSpec:
+    first, last = pack_key(group[0][0].index, 0), pack_key(group[-1][0].index + 1, 0)
+    return PartSpec(
+        name=rundir.part(number),
+        shards=[shard for shard, _ in group],
+        limit=[limit for _, limit in group],
+        commits=[
+            c for c in commits if c.num_rows and c.last_key >= first and c.first_key < last
+        ],
+        prefix=prefix,
+    )
+
+
+def _sweep(storage: Storage, keep: set[str]) -> None:
+    """Remove what an earlier, differently cut publishing left."""
+    for name in storage.list(rundir.RESULTS):
+        if name not in keep:
+            storage.remove(name)
+
+
+def _write_apart(storage: LocalStorage, specs: list[PartSpec], cores: int) -> list[PartDone]:
+    """Write parts in processes of their own, as many at once as there are cores."""
+    done: list[PartDone] = []
+    for start in range(0, len(specs), cores):
+        running = [_spawn(storage, spec) for spec in specs[start : start + cores]]
+        done += [_reap(child) for child in running]
+    return done
+
+
+def _spawn(storage: LocalStorage, spec: PartSpec) -> subprocess.Popen[bytes]:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "rowmill.publish"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdin is not None
+    spec = msgspec.structs.replace(spec, url=str(storage.root))
+    child.stdin.write(msgspec.json.encode(spec))
+    child.stdin.close()
+    child.stdin = None
+    return child
+
+
+def _reap(child: subprocess.Popen[bytes]) -> PartDone:
+    reply = child.communicate()[0]
+    if child.returncode == 0:
+        return msgspec.json.decode(reply, type=PartDone)
+    path, _, reason = reply.decode(errors="replace").partition("\n")
+    raise StorageError(
+        path=path or "results", reason=reason or f"publishing died, status {child.returncode}"
+    )
+
+
+def _part_main() -> int:
+    """What a publishing process does: a PartSpec on stdin, a PartDone on stdout, or path and reason."""
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=PartSpec)
+    try:
+        reply = msgspec.json.encode(write_part(open_storage(spec.url), spec))
+    except StorageError as error:
+        sys.stdout.write(f"{error.fields['path']}\n{error.fields['reason']}")
+        return 3
+    sys.stdout.buffer.write(reply)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_part_main())

@@ -1,0 +1,22 @@
+"""Files -> Shards -> Rows: everything that reads the input.
+
+Promises: every line of every file belongs to one shard, every non-blank line is one row;
+the same files give the same keys.
+Knows nothing of: what a row says (validate), which rows a worker takes (tasks).
+Memory: one chunk a reader; a record a file and a shard.
+"""
+
+from rowmill.read.jsonl import BadLine, line_of, read_lines, read_spans
+from rowmill.read.source import Source, SourceFile, changed, open_recorded, open_source
+
+__all__ = [
+    "BadLine",
+    "Source",
+    "SourceFile",
+    "changed",
+    "line_of",
+    "open_recorded",
+    "open_source",
+    "read_lines",
+    "read_spans",
+]

@@ -1,0 +1,255 @@
+"""Paths -> files: what a path, a pattern or a folder stands for.
+
+Promises: files in the order of the paths, by name inside a folder or pattern; no file twice;
+names that differ; all paths that cannot be read are told at once; what is skipped is counted.
+Knows nothing of: what stands in the files, beyond their first bytes.
+Memory: a record a file.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rowmill.errors import BadSource
+
+SUFFIXES = (".jsonl", ".ndjson", ".json")
+
+_FIRST_BYTES = (
+    (b"\xff\xfe\x00\x00", "is UTF-32 text; write it as UTF-8"),
+    (b"\x00\x00\xfe\xff", "is UTF-32 text; write it as UTF-8"),
+    (b"\xff\xfe", "is UTF-16 text; write it as UTF-8"),
+    (b"\xfe\xff", "is UTF-16 text; write it as UTF-8"),
+    (b"\x1f\x8b", "is compressed with gzip; unpack it"),
+    (b"\x28\xb5\x2f\xfd", "is compressed with Zstandard; unpack it"),
+    (b"PAR1", "is Parquet; this version reads JSON Lines"),
+)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A file to be read."""
+
+    path: str
+    """Absolute."""
+    name: str
+    size: int
+    mtime_ns: int
+
+
+def list_files(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
+    """Files that the paths stand for, and notes on what was passed over.
+
+    Raises: BadSource, naming every path that cannot be read.
+    """
+    listing = _Listing()
+    for path in paths:
+        listing.add(path)
+    if not paths:
+        listing.problems.append("no input is named; set `source` to a file, folder or pattern")
+    if listing.problems:
+        raise BadSource(reason=_one_or_list(listing.problems))
+    return _with_unique_names(listing.found), listing.notes()
+
+
+def _one_or_list(problems: Sequence[str]) -> str:
+    if len(problems) == 1:
+        return problems[0]
+    lines = "".join(f"\n  - {problem}" for problem in problems)
+    return f"{len(problems)} inputs cannot be read{lines}"
+
+
+class _Listing:
+    """What has been found so far, path by path."""
+
+    def __init__(self) -> None:
+        self.found: list[Found] = []
+        self.problems: list[str] = []
+        self.skipped: Counter[str] = Counter()
+        self._real_paths: set[Path] = set()
+
+    def notes(self) -> list[str]:
+        """A line on all that was skipped, with the reasons; none where nothing was."""
+        return [f"passed over: {_counted(self.skipped)}"] if self.skipped else []
+
+    def add(self, path: str) -> None:
+        """Take in one path as the user gave it."""
+        if "://" in path:
+            self._refuse(path, "this version reads local files; copy them here first")
+        elif path == "-":
+            self._refuse(path, "this version does not read standard input; name a file")
+        elif Path(path).is_dir():
+            self._add_many(path, Path(path), self._walk(Path(path)))
+        elif os.path.lexists(path):
+            self._add_file(Path(path))
+        elif glob.has_magic(path):
+            self._add_many(path, _fixed_root(path), self._match(path))
+        else:
+            self._refuse(path, "no such file or folder")
+
+    def _refuse(self, path: str | Path, why: str) -> None:
+        shown = str(path).encode(errors="replace").decode()
+        self.problems.append(f"`{shown}`: {why}")
+
+    def _add_file(self, path: Path) -> None:
+        suffix = path.suffix.lower()
+        if suffix and suffix not in SUFFIXES:
+            known = ", ".join(f"`{known}`" for known in SUFFIXES)
+            self._refuse(path, f"this version reads JSON Lines ({known}), not `{suffix}`")
+        else:
+            self._take(path, path.name)
+
+    def _add_many(self, given: str, root: Path, entries: Iterator[Path]) -> None:
+        """Files of a folder or pattern. Links come last: a file goes by its own name."""
+        skipped_before, problems_before = self.skipped.copy(), len(self.problems)
+        by_name = {path.relative_to(root).as_posix(): path for path in entries}
+        taken = len(self.found)
+        for name in sorted(by_name, key=lambda name: (by_name[name].is_symlink(), name)):
+            if _is_empty(by_name[name]):
+                self.skipped["empty files"] += 1
+            else:
+                self._take(by_name[name], name)
+        self.found[taken:] = sorted(self.found[taken:], key=lambda found: found.name)
+        if by_name or len(self.problems) > problems_before:
+            return
+        seen = _counted(self.skipped - skipped_before)
+        why = f" (passed over: {seen})" if seen else ""
+        self._refuse(
+            given, f"no JSON Lines file there{why}; files end in `.jsonl` or `.ndjson`"
+        )
+
+    def _walk(self, root: Path) -> Iterator[Path]:
+        real_root = _real(root)
+        for folder, folders, files in os.walk(root, onerror=self._cannot_list):
+            hidden = [name for name in folders if name.startswith((".", "_"))]
+            linked = [name for name in folders if Path(folder, name).is_symlink()]
+            self.skipped["hidden folders"] += len(hidden)
+            self.skipped["links to folders"] += len(set(linked) - set(hidden))
+            folders[:] = [name for name in folders if name not in hidden]
+            for name in files:
+                path = Path(folder, name)
+                if self._is_wanted(path) and not self._leads_out(path, real_root):
+                    yield path
+        self.skipped = +self.skipped
+
+    def _match(self, pattern: str) -> Iterator[Path]:
+        root = _fixed_root(pattern)
+        asks_hidden = any(
+            part.startswith((".", "_"))
+            for part in Path(pattern).parts
+            if part not in (".", "..")
+        )
+        for path in map(Path, glob.iglob(pattern, recursive=True)):  # noqa: PTH207 - `Path.glob` takes no absolute pattern
+            if path.is_dir():
+                continue
+            parts = path.relative_to(root).parts
+            if not asks_hidden and any(part.startswith((".", "_")) for part in parts[:-1]):
+                self.skipped["hidden files"] += 1
+            elif self._is_wanted(path, asks_hidden=asks_hidden):
+                yield path
+
+    def _cannot_list(self, error: OSError) -> None:
+        self._refuse(str(error.filename), f"cannot be listed ({error.strerror})")
+
+    def _is_wanted(self, path: Path, *, asks_hidden: bool = False) -> bool:
+        name = path.name
+        if name.startswith((".", "_")) and not asks_hidden:
+            self.skipped["hidden files"] += 1
+        elif not name.lower().endswith(SUFFIXES):
+            suffix = path.suffix
+            self.skipped[f"`{suffix}` files" if suffix else "files without a suffix"] += 1
+        else:
+            return True
+        return False
+
+    def _leads_out(self, path: Path, real_root: Path) -> bool:
+        if not path.is_symlink():
+            return False
+        leads_out = not _real(path).is_relative_to(real_root)
+        self.skipped["links that lead out of the folder"] += leads_out
+        return leads_out
+
+    def _take(self, path: Path, name: str) -> None:
+        """Keep a file that can be read, once."""
+        real_path = _real(path)
+        if real_path in self._real_paths:
+            self.skipped["files named before"] += 1
+            return
+        self._real_paths.add(real_path)
+        try:
+            state = path.stat()
+            problem = _problem_of(path, state)
+        except OSError as error:
+            problem = f"cannot be read ({error.strerror})"
+        if problem:
+            self._refuse(path, problem)
+        else:
+            self.found.append(
+                Found(str(path.absolute()), name, state.st_size, state.st_mtime_ns)
+            )
+
+
+def _counted(skipped: Counter[str]) -> str:
+    return ", ".join(f"{what} ({count:,})" for what, count in sorted(skipped.items()))
+
+
+def _real(path: Path) -> Path:
+    """Unlike `Path.resolve`, a ring of links is no error here but where it is opened."""
+    return Path(os.path.realpath(path))
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        state = path.stat()
+    except OSError:
+        # a link to nothing, or a file just gone: told with its reason where it is opened
+        return False
+    return stat.S_ISREG(state.st_mode) and state.st_size == 0
+
+
+def _problem_of(path: Path, state: os.stat_result) -> str:
+    """Why a file cannot be an input, from its kind and its first bytes; empty where it can."""
+    if not stat.S_ISREG(state.st_mode):
+        return "not a regular file; copy what it gives into a file first"
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return "its path is not valid UTF-8; rename it"
+    with path.open("rb") as file:
+        head = file.read(256)
+    for first_bytes, problem in _FIRST_BYTES:
+        if head.startswith(first_bytes):
+            return problem
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if path.suffix.lower() == ".json" and text.startswith(b"["):
+        return "holds one JSON array; this version reads one JSON object a line"
+    return ""
+
+
+def _fixed_root(pattern: str) -> Path:
+    """The folder that a pattern names before its first wildcard."""
+    parts = Path(pattern).parts
+    fixed = next(at for at, part in enumerate(parts) if glob.has_magic(part))
+    return Path(*parts[:fixed])
+
+
+def _with_unique_names(found: Sequence[Found]) -> list[Found]:
+    """Names that two files share grow by the folders above them until they differ."""
+    names = [file.name for file in found]
+    parts = [Path(file.path).parts for file in found]
+    lengths = [name.count("/") + 1 for name in names]
+    while len(set(names)) < len(names):
+        counts = Counter(names)
+        for at, name in enumerate(list(names)):
+            if counts[name] > 1:
+                lengths[at] += 1
+                names[at] = "/".join(parts[at][-lengths[at] :]).replace("//", "/")
+    return [
+        msgspec.structs.replace(file, name=name)
+        for file, name in zip(found, names, strict=True)
+    ]

@@ -1,0 +1,145 @@
+"""What a run is: its identity, how it was cut, and who made it; written once, at the run's start.
+
+Promises: a later start with another identity is refused, keys, old and new values named; tasks are never cut again.
+Knows nothing of: outcomes, engines.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from rowmill import rundir
+from rowmill.errors import RunMismatch
+from rowmill.read import SourceFile
+from rowmill.rows import ORDINAL_MASK, Shard, unpack_key
+from rowmill.storage import Storage
+
+MIN_TASK_ROWS, MAX_TASK_ROWS = 1_000, 50_000
+SHOWN_CHARS = 60
+
+
+class Record(msgspec.Struct, frozen=True):
+    """`run.json`."""
+
+    token: str
+    """Whoever shows it may work on this output while its owner lives."""
+    identity: dict[str, Any]
+    """Settings that change answers; a job with others is refused."""
+    effort: dict[str, Any]
+    """Settings that do not, as they were at the first start."""
+    reasons: dict[str, str]
+    """Derived value -> why."""
+    versions: dict[str, str]
+    files: list[SourceFile]
+    started: str
+    """Wall clock, ISO 8601, UTC."""
+    prefix: str
+    """What the names of result columns begin with."""
+
+
+class Tasks(msgspec.Struct, frozen=True):
+    """`plan/tasks.json`: tasks are ranges of positions, cut once."""
+
+    task_rows: int
+    num_lines: int
+    """Lines that belong to the run: all, or fewer under a limit."""
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """How the input was cut: shards end to end make positions, tasks are ranges of positions."""
+
+    shards: list[Shard]
+    task_rows: int
+    num_lines: int
+
+    @property
+    def num_tasks(self) -> int:
+        """How many tasks there are."""
+        return -(-self.num_lines // self.task_rows)
+
+
+class Places:
+    """Keys, positions, tasks and lines of one cut, turned into one another."""
+
+    def __init__(self, cut: Cut) -> None:
+        self.cut = cut
+        self._firsts = [0, *itertools.accumulate(shard.num_lines for shard in cut.shards)]
+
+    def task_of(self, key: int) -> int:
+        """Task that a row belongs to."""
+        shard, ordinal = unpack_key(key)
+        return (self._firsts[shard] + ordinal) // self.cut.task_rows
+
+    def place_of(self, key: int) -> str:
+        """`FILE:LINE` of a row."""
+        shard = self.cut.shards[key >> 40]
+        return f"{shard.name}:{shard.first_line + (key & ORDINAL_MASK)}"
+
+    def slices(self, start: int, stop: int) -> Iterator[tuple[Shard, int, int]]:
+        """(shard, first ordinal, one past the last) that make up positions `start` to `stop`."""
+        at = bisect.bisect_right(self._firsts, start) - 1
+        while at < len(self.cut.shards) and self._firsts[at] < stop:
+            shard, first = self.cut.shards[at], self._firsts[at]
+            begin, end = max(start - first, 0), min(stop - first, shard.num_lines)
+            if end > begin:
+                yield shard, begin, end
+            at += 1
+
+    def task_slices(self, task: int) -> Iterator[tuple[Shard, int, int]]:
+        """The slices of one task."""
+        start = task * self.cut.task_rows
+        return self.slices(start, min(start + self.cut.task_rows, self.cut.num_lines))
+
+
+def cut(shards: list[Shard], *, num_lines: int, task_rows: int | None) -> Cut:
+    """Cut tasks: a hundredth of the input each, 1,000 to 50,000 rows, unless `task_rows` says otherwise."""
+    derived = min(max(num_lines // 100, MIN_TASK_ROWS), MAX_TASK_ROWS)
+    return Cut(shards=shards, task_rows=task_rows or derived, num_lines=num_lines)
+
+
+def write_run(storage: Storage, record: Record, cut_: Cut) -> None:
+    """Write the cut, then `run.json`: a run exists once that is there."""
+    tasks = Tasks(task_rows=cut_.task_rows, num_lines=cut_.num_lines)
+    storage.replace(rundir.SHARDS, msgspec.json.Encoder().encode_lines(cut_.shards))
+    storage.replace(rundir.TASKS, msgspec.json.encode(tasks))
+    storage.replace(rundir.RUN, msgspec.json.format(msgspec.json.encode(record), indent=1))
+
+
+def read_run(storage: Storage) -> tuple[Record, Cut] | None:
+    """The run that lies at the output, None where there is none."""
+    if storage.size(rundir.RUN) is None:
+        return None
+    record = msgspec.json.decode(storage.read(rundir.RUN), type=Record)
+    tasks = msgspec.json.decode(storage.read(rundir.TASKS), type=Tasks)
+    shards = msgspec.json.Decoder(Shard).decode_lines(storage.read(rundir.SHARDS))
+    return record, Cut(shards=shards, task_rows=tasks.task_rows, num_lines=tasks.num_lines)
+
+
+def check_same(old: dict[str, Any], new: dict[str, Any], output: str) -> None:
+    """Refuse a job of another identity.
+
+    Raises:
+        RunMismatch: names each key with its old and new value.
+    """
+    # Through JSON, so that tuples and lists, or absent and null, are no difference.
+    new = msgspec.json.decode(msgspec.json.encode(new))
+    keys = [k for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
+    if keys:
+        changes = "; ".join(
+            f"`{k}`: {_shown(old.get(k))} -> {_shown(new.get(k))}" for k in keys
+        )
+        reason = (
+            f"`{output}` holds a run of another job ({changes}); take another `-o`,"
+            " or give the same settings to resume"
+        )
+        raise RunMismatch(reason=reason, keys=keys)
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."

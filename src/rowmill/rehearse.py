@@ -1,0 +1,195 @@
+"""Job -> Report: read, validate, measure and plan every row, ask nothing.
+
+Promises: no model is loaded and no row is sent; nothing is written; every bad row can be found by its place.
+Knows nothing of: outputs beyond whether they can be used.
+Memory: one window, counts, and the first bad rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from rowmill.config import Job
+from rowmill.executors.opening import Opened, check_places, new_run, new_token, understand
+from rowmill.journal import error_shape
+from rowmill.pipeline import Stations, TaskRows, Window
+from rowmill.plan import Lever
+from rowmill.read import open_source
+from rowmill.rows import Outcome
+from rowmill.storage import open_storage
+
+Lengths = npt.NDArray[np.uint32]
+
+MAX_NAMED_ROWS = 20
+PERCENTILES = (50, 90, 99, 100)
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What `check` found."""
+
+    engine: str
+    files: int
+    rows: int
+    bad_rows: int
+    bad: list[tuple[str, str, str]]
+    """(FILE:LINE, kind, sentence) of the first bad rows."""
+    bad_kinds: list[tuple[str, str, int]]
+    """(kind, sentence shape, rows), most frequent first."""
+    asked_rows: int
+    """Rows that would go to the engine."""
+    prompt_tokens: int
+    prompt_percentiles: dict[str, int]
+    """Prompt tokens of rows to ask, at these percentiles."""
+    control_rows: int
+    """Rows whose data holds control tokens of the model."""
+    levers: list[Lever]
+    reasons: dict[str, str]
+    notes: list[str]
+    exit_code: int
+    """0; 4 where rows are bad; 2 where the job would be refused (`refused` says why)."""
+    refused: str = ""
+
+    def lines(self) -> Iterator[str]:
+        """The report for people."""
+        yield f"engine    {self.engine}"
+        yield f"input     {_count(self.rows, 'row')} in {_count(self.files, 'file')}"
+        yield from (f"note      {note}" for note in self.notes)
+        yield f"to ask    {_count(self.asked_rows, 'row')}, {self.prompt_tokens:,} prompt tokens"
+        if self.prompt_tokens:
+            told = ", ".join(f"p{k} {v:,}" for k, v in self.prompt_percentiles.items())
+            yield f"lengths   {told.replace('p100', 'longest')} tokens"
+        if self.control_rows:
+            yield f"control   {_count(self.control_rows, 'row')} with the model's control tokens in the data"
+        for lever in self.levers:
+            yield f"plan      {lever.name}: {lever.reason}"
+        for name, why in self.reasons.items():
+            yield f"setting   {name}: {why}"
+        yield f"bad       {_count(self.bad_rows, 'row')}"
+        for place, kind, sentence in self.bad:
+            yield f"  {place}: {kind}: {sentence}"
+        if self.bad_rows > len(self.bad):
+            yield f"  and {self.bad_rows - len(self.bad):,} more:"
+            for kind, shape, rows in self.bad_kinds:
+                yield f"  {rows:,} x {kind}: {shape}"
+        if self.refused:
+            yield f"refused   {self.refused}"
+
+
+def check(job: Job, *, sample: int | None = None) -> Report:
+    """Rehearse a job without an engine.
+
+    Args:
+        sample: read only the first so many rows.
+
+    Raises:
+        ConfigError: the job or its input cannot be used at all.
+    """
+    if job.output.path:
+        storage = open_storage(job.output.path)
+        check_places(job, storage)
+    if sample is not None:
+        job = job.model_copy(update={"run": job.run.model_copy(update={"limit": sample})})
+    opened = _open_input(job)
+    stations = Stations(
+        opened.words.job,
+        recipe=opened.words.recipe,
+        measure=opened.words.measure,
+        places=opened.places,
+    )
+    tally = _Tally(opened)
+    for window in stations.windows(_all_tasks(opened)):
+        tally.add(window)
+    return tally.report(opened, stations)
+
+
+def _open_input(job: Job) -> Opened:
+    """The job's input as a new run would see it, whatever lies at the output."""
+    return new_run(understand(job), open_source(job.source), new_token())
+
+
+def _all_tasks(opened: Opened) -> Iterator[TaskRows]:
+    for task in range(opened.cut.num_tasks):
+        yield TaskRows(task, list(opened.places.task_slices(task)), set())
+
+
+class _Tally:
+    """Sums over windows."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._places = opened.places
+        self._rows = self._asked = self._tokens = 0
+        self._bad: list[Outcome] = []
+        self._shapes: Counter[tuple[str, str]] = Counter()
+        self._lengths: list[Lengths] = []
+        self._levers: dict[str, Lever] = {}
+
+    def add(self, window: Window) -> None:
+        self._rows += window.num_rows
+        self._asked += window.plan.num_asked
+        self._tokens += len(window.plan.prompts.ids)
+        self._lengths.append(np.diff(window.plan.prompts.stops, prepend=0).astype(np.uint32))
+        for outcome in window.rejects:
+            self._shapes[outcome.error_kind or "", error_shape(outcome.error or "")] += 1
+        worst = sorted([*self._bad, *window.rejects], key=lambda o: o.key)
+        self._bad = worst[:MAX_NAMED_ROWS]
+        for lever in window.plan.levers:
+            self._add_lever(lever)
+
+    def _add_lever(self, lever: Lever) -> None:
+        """Sum a lever over windows; where it was used once, that is what is told."""
+        old = self._levers.get(lever.name)
+        if old is None or (lever.is_used and not old.is_used):
+            self._levers[lever.name] = lever
+        elif lever.is_used:
+            rows = old.saved_rows + lever.saved_rows
+            self._levers[lever.name] = msgspec.structs.replace(
+                old,
+                reason=f"{rows:,} rows equal an earlier one of their window",
+                saved_rows=rows,
+                saved_tokens=old.saved_tokens + lever.saved_tokens,
+            )
+
+    def report(self, opened: Opened, stations: Stations) -> Report:
+        num_bad = sum(self._shapes.values())
+        refused = ""
+        if stations.duplicates:
+            refused = stations.duplicates_sentence()
+        elif num_bad and opened.words.job.validate_.strict:
+            refused = f"{num_bad} bad rows and `validate.strict` is on"
+        lengths = np.concatenate(self._lengths) if self._lengths else np.empty(0, np.uint32)
+        return Report(
+            engine=opened.words.limits.about or opened.words.job.engine.name,
+            files=len(opened.record.files),
+            rows=self._rows,
+            bad_rows=num_bad,
+            bad=[
+                (self._places.place_of(o.key), o.error_kind or "", o.error or "")
+                for o in self._bad
+            ],
+            bad_kinds=[(*k, n) for k, n in self._shapes.most_common(5)],
+            asked_rows=self._asked,
+            prompt_tokens=self._tokens,
+            prompt_percentiles=_percentiles(lengths),
+            control_rows=opened.words.measure.control_rows,
+            levers=list(self._levers.values()),
+            reasons=opened.record.reasons,
+            notes=opened.notes,
+            exit_code=2 if refused else 4 if num_bad else 0,
+            refused=refused,
+        )
+
+
+def _percentiles(lengths: Lengths) -> dict[str, int]:
+    if not len(lengths):
+        return {}
+    values = np.percentile(lengths, PERCENTILES, method="nearest").tolist()
+    return {str(p): int(v) for p, v in zip(PERCENTILES, values, strict=True)}
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

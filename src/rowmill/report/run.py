@@ -1,0 +1,75 @@
+"""Output -> a view of the run in it: commits, open tasks, places. Read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from rowmill import rundir
+from rowmill.errors import ConfigError
+from rowmill.journal import Commit, Counts, read_commits, segments_of
+from rowmill.record import Cut, Places, Record, read_run
+from rowmill.rows import Outcome
+from rowmill.storage import NotThere, Storage, open_storage
+from rowmill.write.segments import RowIndex, read_outcomes, scan
+
+
+class View(msgspec.Struct, frozen=True):
+    """A run as it lies at its output now."""
+
+    storage: Storage
+    record: Record
+    cut: Cut
+    places: Places
+    commits: dict[int, Commit]
+
+    def open_outcomes(self, task: int) -> list[Outcome]:
+        """Outcomes of a task that is not committed, as far as they are written."""
+        index, done = RowIndex(), set[int]()
+        outcomes: list[Outcome] = []
+        for i, name in enumerate(segments_of(self.storage, task)):
+            try:
+                outcomes += scan(self.storage, name, index, segment=i, done=done)[1]
+            except NotThere:
+                # Committed between the listing and now: its segments were replaced.
+                continue
+        return outcomes
+
+    def task_outcomes(self, task: int) -> Iterator[list[Outcome]]:
+        """Outcomes of any task, in key order where it is committed."""
+        commit = self.commits.get(task)
+        if commit is None:
+            yield sorted(self.open_outcomes(task), key=lambda o: o.key)
+            return
+        for ref in commit.segments:
+            yield from read_outcomes(self.storage, ref)
+
+    def open_tasks(self) -> list[int]:
+        """Tasks with outcomes that are not committed."""
+        found = (rundir.parse_segment(name) for name in self.storage.list(rundir.SEGMENTS))
+        return sorted({f.task for f in found if f is not None} - self.commits.keys())
+
+    def counts(self) -> Counts:
+        """Sums over all outcomes so far."""
+        counts = Counts()
+        for commit in self.commits.values():
+            counts.merge(commit.counts)
+        for task in self.open_tasks():
+            counts.add(self.open_outcomes(task))
+        return counts
+
+
+def open_view(output: str) -> View:
+    """Look at the run in `output`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    storage = open_storage(output)
+    found = read_run(storage)
+    if found is None:
+        reason = f"`{output}` holds no run; name the folder that `rowmill run -o` was given"
+        raise ConfigError(reason=reason)
+    record, cut = found
+    return View(storage, record, cut, Places(cut), read_commits(storage))

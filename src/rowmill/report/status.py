@@ -1,0 +1,110 @@
+"""Output -> how far the run is, from what lies there alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from rowmill import rundir
+from rowmill.leases import current_note
+from rowmill.leases.note import is_gone
+from rowmill.report.run import View, open_view
+
+MAX_ERRORS = 5
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run is."""
+
+    output: str
+    state: str
+    """`running`, `interrupted`, `answered` (not published yet) or `finished`."""
+    owner: str
+    """Host and process that works on it; empty where none does."""
+    total: int
+    """Lines of the input; blank ones are no rows and are taken off once their task is done."""
+    ok: int
+    failed: int
+    not_done: int
+    copied: int
+    truncated: int
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    tasks: int
+    committed_tasks: int
+    results: list[str]
+    errors: list[tuple[str, str, int]]
+
+    def lines(self) -> Iterator[str]:
+        """The status for people."""
+        yield f"{self.output}: {self.state}{f' by {self.owner}' if self.owner else ''}"
+        done = self.ok + self.failed
+        share = f" ({done / self.total:.1%})" if self.total else ""
+        yield f"rows    {done:,} of {self.total:,} done{share}: {self.ok:,} ok, {self.failed:,} failed"
+        yield f"        {self.copied:,} copied from equal rows, {self.truncated:,} cut by max_tokens"
+        yield (
+            f"tokens  {self.prompt_tokens:,} in ({self.cached_tokens:,} from cache),"
+            f" {self.output_tokens:,} out"
+        )
+        yield f"tasks   {self.committed_tasks:,} of {self.tasks:,} committed"
+        for kind, shape, rows in self.errors:
+            yield f"failed  {rows:,} x {kind}: {shape}"
+        for name in self.results:
+            yield f"result  {self.output.rstrip('/')}/{name}"
+        if self.state == "interrupted":
+            yield "resume  run the same command again"
+
+
+def status(output: str) -> Status:
+    """How far the run in `output` is.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    view = open_view(output)
+    counts = view.counts()
+    total = view.cut.num_lines - _blank_lines(view)
+    is_done = view.storage.size(rundir.DONE) is not None
+    owner = "" if is_done else _living_owner(view)
+    return Status(
+        output=output,
+        state=_state(view, is_done=is_done, owner=owner),
+        owner=owner,
+        total=total,
+        ok=counts.ok,
+        failed=counts.failed,
+        not_done=total - counts.done,
+        copied=counts.copied,
+        truncated=counts.truncated,
+        prompt_tokens=counts.prompt_tokens,
+        cached_tokens=counts.cached_tokens,
+        output_tokens=counts.output_tokens,
+        tasks=view.cut.num_tasks,
+        committed_tasks=len(view.commits),
+        results=[n for n in view.storage.list(rundir.RESULTS) if n != rundir.DONE],
+        errors=counts.top_errors(MAX_ERRORS),
+    )
+
+
+def _state(view: View, *, is_done: bool, owner: str) -> str:
+    if is_done:
+        return "finished"
+    if owner:
+        return "running"
+    return "answered" if len(view.commits) == view.cut.num_tasks else "interrupted"
+
+
+def _living_owner(view: View) -> str:
+    note = current_note(view.storage)
+    alive = [m for m in note.members if not is_gone(m)] if note is not None else []
+    return f"process {alive[0].pid} on {alive[0].host}" if alive else ""
+
+
+def _blank_lines(view: View) -> int:
+    blank = 0
+    for task, commit in view.commits.items():
+        lines = sum(stop - first for _, first, stop in view.places.task_slices(task))
+        blank += lines - commit.num_rows
+    return blank

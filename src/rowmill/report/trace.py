@@ -1,0 +1,128 @@
+"""Output and a row -> the row's journey, station by station, in the words of the code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from rowmill.errors import ConfigError
+from rowmill.read import read_spans
+from rowmill.report.run import View, open_view
+from rowmill.rows import Outcome, pack_key, unpack_key
+
+ID_COLUMNS = ("custom_id", "id")
+
+
+class Journey(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to one row."""
+
+    place: str
+    """`FILE:LINE`."""
+    shard: int
+    ordinal: int
+    task: int
+    task_state: str
+    outcome: dict[str, Any] | None
+    """Fields of the outcome; None where there is none yet."""
+    segment: str
+
+    def lines(self) -> Iterator[str]:
+        """The journey for people."""
+        yield f"read      {self.place}: line {self.ordinal} of shard {self.shard}"
+        yield f"task      {self.task}: {self.task_state}"
+        if self.outcome is None:
+            yield "engine    no outcome yet: not asked, or in flight"
+            return
+        o = self.outcome
+        if o["attempts"] or o["copied_from"] is None and o["status"] == "ok":
+            yield f"measure   {o['prompt_tokens']} prompt tokens, at most {o['max_tokens']} to generate"
+            yield f"engine    {o['attempts']} attempts, {o['seconds']:.2f} s, {o['output_tokens']} tokens out"
+        if o["copied_from"]:
+            yield f"plan      equal to {o['copied_from']}: its answer was copied"
+        yield f"outcome   {o['status']}" + (
+            f" ({o['finish_reason']})" if o["finish_reason"] else ""
+        )
+        if o["status"] == "error":
+            yield f"error     {o['error_kind']}: {o['error']}"
+        yield f"write     {self.segment}"
+
+
+def trace(output: str, row: str) -> Journey:
+    """The journey of a row, named by its id or by `FILE:LINE`.
+
+    Raises:
+        ConfigError: there is no such run or row.
+    """
+    view = open_view(output)
+    key = _key_of_place(view, row)
+    if key is None:
+        key = _key_of_id(view, row)
+    if key is None:
+        reason = f"no row `{row[:80]}` in the input of `{output}`; name an id, or FILE:LINE"
+        raise ConfigError(reason=reason)
+    return _journey(view, key)
+
+
+def _journey(view: View, key: int) -> Journey:
+    task = view.places.task_of(key)
+    commit = view.commits.get(task)
+    outcome = next((o for part in view.task_outcomes(task) for o in part if o.key == key), None)
+    shard, ordinal = unpack_key(key)
+    return Journey(
+        place=view.places.place_of(key),
+        shard=shard,
+        ordinal=ordinal,
+        task=task,
+        task_state=f"committed in epoch {commit.epoch} by {commit.worker}"
+        if commit
+        else "open",
+        outcome=_fields(outcome),
+        segment=commit.segments[0].name if commit and commit.segments else "in an open segment",
+    )
+
+
+def _fields(outcome: Outcome | None) -> dict[str, Any] | None:
+    if outcome is None:
+        return None
+    return {
+        name: value for name, value in msgspec.structs.asdict(outcome).items() if name != "key"
+    }
+
+
+def _key_of_place(view: View, row: str) -> int | None:
+    name, _, line = row.rpartition(":")
+    if not line.isdecimal():
+        return None
+    for shard in view.cut.shards:
+        ordinal = int(line) - shard.first_line
+        if shard.name == name and 0 <= ordinal < shard.num_lines:
+            return pack_key(shard.index, ordinal)
+    return None
+
+
+def _key_of_id(view: View, row: str) -> int | None:
+    """Look through the input for the id: one pass, as fast as lines are read."""
+    columns = (view.record.identity.get("validate.id_column") or "", *ID_COLUMNS)
+    needle = row.encode()
+    escaped = msgspec.json.encode(row)[1:-1]
+    for shard, first, stop in view.places.slices(0, view.cut.num_lines):
+        for spans in read_spans(shard, first=first, stop=stop):
+            for ordinal, line in spans:
+                if (needle in line or escaped in line or b"\\u" in line) and _has_id(
+                    line, row, columns
+                ):
+                    return pack_key(shard.index, ordinal)
+    return None
+
+
+def _has_id(line: bytes, row: str, columns: tuple[str, ...]) -> bool:
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    if not isinstance(found, dict):
+        return False
+    ids = [found[name] for name in columns if name in found]
+    return bool(ids) and str(ids[0]) == row

@@ -1,0 +1,247 @@
+"""One record for each station of a row's journey: Row -> Request -> Prompts -> Outcome.
+
+Promises: a row's key is (shard, ordinal) packed into one integer; the user's id never is a key.
+Knows nothing of: files, engines, threads.
+Memory: token ids of many rows lie in one packed uint32 buffer with offsets;
+a Struct a row for the rest (FACTS: 0.17 us a Struct, 0.33 us a row of packed ids through a pipe).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+ORDINAL_BITS = 40
+ORDINAL_MASK = (1 << ORDINAL_BITS) - 1
+
+Ids = npt.NDArray[np.uint32]
+Status = Literal["ok", "error"]
+FinishReason = Literal["", "stop", "length", "abort", "tool_calls", "content_filter"]
+
+
+def pack_key(shard: int, ordinal: int) -> int:
+    """The key of a row: `shard` in the high 24 bits, `ordinal` (line within the shard) in the low 40."""
+    return shard << ORDINAL_BITS | ordinal
+
+
+def unpack_key(key: int) -> tuple[int, int]:
+    """(shard, ordinal) of a key."""
+    return key >> ORDINAL_BITS, key & ORDINAL_MASK
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """A slice of one input file that can be read alone."""
+
+    index: int
+    path: str
+    """Where to open it: as the user gave it, resolved."""
+    name: str
+    """How messages and results name the file: relative to the source, `/` between parts."""
+    start: int
+    """First byte of the slice."""
+    stop: int
+    """One past its last byte; the slice ends behind a newline, or at the end of the file."""
+    first_line: int
+    """1-based line number of the slice's first line in its file."""
+    num_lines: int
+    """Lines in the slice, blank ones counted: a row's ordinal is its line's offset here."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """A range of the plan's order: the unit of claim, commit and retry. Cut once, at the run's start."""
+
+    index: int
+    start: int
+    """First position: lines of all shards counted end to end."""
+    stop: int
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One non-blank line of the input, body kept raw."""
+
+    key: int
+    line: bytes
+
+
+class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the answer of a row is drawn. `None` leaves the choice to the engine."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    max_tokens: int | None = None
+    n: int = 1
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logprobs: int | None = None
+    """Log-probabilities of this many most likely tokens at each position; 0 is the chosen one's alone."""
+    choices: tuple[str, ...] = ()
+    """The answer is exactly one of these strings."""
+    schema: str = ""
+    """JSON text of the JSON Schema the answer must follow; empty for none."""
+    regex: str = ""
+    ignore_eos: bool = False
+    return_token_ids: bool = False
+    extra: str = ""
+    """JSON text of an object with fields passed through to an endpoint untouched; empty for none."""
+
+    @property
+    def is_greedy(self) -> bool:
+        """True where equal prompts must get equal answers: one sample, no draw."""
+        return self.temperature == 0 and self.n == 1
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """A row that can be asked: exactly one of `text`, `messages`, `ids` is set."""
+
+    key: int
+    sampling: Sampling
+    id: bytes = b""
+    """JSON text of the user's own id, in one canonical spelling; empty where the row has none."""
+    text: str | None = None
+    """A raw prompt: special tokens in it are parsed, BOS is added as the tokenizer says."""
+    messages: Sequence[dict[str, Any]] | None = None
+    """A conversation, checked and normal: contents are strings, tool arguments are objects."""
+    ids: Sequence[int] | None = None
+    """Token ids as given; they are passed on untouched."""
+    tools: Sequence[dict[str, Any]] | None = None
+    wire: bytes = b""
+    """What an endpoint is sent: JSON of the `messages` or `prompt` as they stood in the row; empty otherwise."""
+    wire_field: str = ""
+    """`messages` or `prompt`: the name under which `wire` goes into the body."""
+    data_spans: Sequence[str] = ()
+    """Column values inside `text` that hold control tokens of the model and are to be taken as text."""
+
+
+class Prompts(msgspec.Struct):
+    """Rows ready for an engine, as columns; also what crosses the channel as a batch.
+
+    Shapes: R rows, T tokens in all. `ids` T uint32; `stops` R int64, `stops[i]` one past row i's last token.
+    """
+
+    keys: list[int]
+    ids: Ids
+    stops: npt.NDArray[np.int64]
+    max_tokens: list[int]
+    """Most tokens each row may generate, already checked against the context; 0 where the engine decides."""
+    samplings: list[Sampling]
+    """Distinct sampling settings of these rows."""
+    sampling_of: list[int]
+    """Index into `samplings` for each row."""
+    wires: list[bytes]
+    """For engines that take bodies: one JSON text a row; empty list for engines that take token ids."""
+    wire_fields: list[str]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Where each row's tokens begin in `ids`; R int64."""
+        starts = np.empty_like(self.stops)
+        if len(starts):
+            starts[0] = 0
+            starts[1:] = self.stops[:-1]
+        return starts
+
+    def take(self, rows: Sequence[int]) -> Prompts:
+        """The given rows, in the given order, as Prompts of their own."""
+        starts, stops = self.starts(), self.stops
+        parts = [self.ids[starts[i] : stops[i]] for i in rows]
+        lengths = np.fromiter((len(p) for p in parts), np.int64, len(parts))
+        return Prompts(
+            keys=[self.keys[i] for i in rows],
+            ids=np.concatenate(parts) if parts else np.empty(0, np.uint32),
+            stops=np.cumsum(lengths),
+            max_tokens=[self.max_tokens[i] for i in rows],
+            samplings=self.samplings,
+            sampling_of=[self.sampling_of[i] for i in rows],
+            wires=[self.wires[i] for i in rows] if self.wires else [],
+            wire_fields=[self.wire_fields[i] for i in rows] if self.wires else [],
+        )
+
+    def slice(self, start: int, stop: int) -> Prompts:
+        """Rows `start` to `stop`, without copying token ids."""
+        first = int(self.stops[start - 1]) if start else 0
+        last = int(self.stops[stop - 1]) if stop > start else first
+        return Prompts(
+            keys=self.keys[start:stop],
+            ids=self.ids[first:last],
+            stops=self.stops[start:stop] - first,
+            max_tokens=self.max_tokens[start:stop],
+            samplings=self.samplings,
+            sampling_of=self.sampling_of[start:stop],
+            wires=self.wires[start:stop],
+            wire_fields=self.wire_fields[start:stop],
+        )
+
+    def row_ids(self) -> Iterator[Ids]:
+        """Each row's token ids, as views."""
+        start = 0
+        for stop in self.stops.tolist():
+            yield self.ids[start:stop]
+            start = stop
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What the planner and the feed must know of an engine, declared when it is open."""
+
+    takes: Literal["ids", "wire"] = "ids"
+    """Token ids, or JSON bodies that a remote side renders and tokenises."""
+    max_model_tokens: int = 0
+    """Most tokens of prompt and answer together; 0: not known."""
+    seats: int = 1
+    """Rows worked on at once."""
+    kv_tokens: int = 0
+    """Tokens the KV cache holds; 0: not known, no governing by tokens."""
+    sampling: tuple[str, ...] = ()
+    """Names of `Sampling` fields it honours beyond temperature, top_p, max_tokens, stop and seed."""
+    about: str = ""
+    """Engine, version and model in words, for people."""
+
+
+class Choice(msgspec.Struct, frozen=True, omit_defaults=False):
+    """One of the answers of a row with n > 1, or with token ids or log-probabilities asked for."""
+
+    index: int
+    text: str
+    finish_reason: str = ""
+    token_ids: list[int] | None = None
+    logprobs: list[dict[str, Any]] | None = None
+    """A position an entry: `token`, `logprob`, `top` (token -> logprob). Minus infinity is written as null."""
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What became of a row: one schema for both fates, every field always there.
+
+    An array on the wire and in segments: names would be most of the bytes (0.6 against 0.9 us a row to decode).
+    """
+
+    key: int
+    status: Status
+    text: str | None = None
+    """First choice's text; null for a failed row."""
+    finish_reason: str = ""
+    choices: list[Choice] = []
+    """All choices in index order where there is more to tell than `text`; else empty."""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    """Over all choices."""
+    max_tokens: int = 0
+    """The limit in force, after clamping; 0 where none was set."""
+    attempts: int = 0
+    seconds: float = 0.0
+    """From when the engine took the row to its answer."""
+    copied_from: str | None = None
+    """`FILE:LINE` of the equal row whose answer this is."""
+    error_kind: str | None = None
+    error: str | None = None
+    """What, where, got what, allowed what, do what; null for a row that was answered."""

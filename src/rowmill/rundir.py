@@ -1,0 +1,133 @@
+"""Tasks, epochs, workers <-> names in a run folder: the only file that knows them.
+
+Promises: numbers are padded, so names sort as numbers do; every name made here can be read back here.
+Knows nothing of: what lies under the names, or where (see storage).
+Memory: none.
+
+    run.json                        identity, effort, versions, owner token, reasons
+    plan/shards.jsonl               the input's slices, end to end
+    plan/tasks.json                 cut once
+    segments/TASK/EPOCH-N.jsonl     outcomes
+    commits/TASK.json               create-only: the segments that count
+    leases/TASK.json                epoch, heartbeat counter
+    leases/owner.lock               flock and note of the owner (objects: leases/owner.json)
+    leases/workers.lock             flock that workers of one run share
+    events/WORKER.jsonl             what happened
+    engines/PID.json                engine process groups, to end orphans
+    results/part-N.jsonl            published
+    results/done.json               create-only: the parts that are published
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+RUN = "run.json"
+SHARDS = "plan/shards.jsonl"
+TASKS = "plan/tasks.json"
+SEGMENTS = "segments/"
+COMMITS = "commits/"
+LEASES = "leases/"
+OWNER_LOCK = "leases/owner.lock"
+OWNER_NOTE = "leases/owner.json"
+WORKERS_LOCK = "leases/workers.lock"
+EVENTS = "events/"
+ENGINES = "engines/"
+RESULTS = "results/"
+DONE = "results/done.json"
+
+_FOLDERS = ("plan/", SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS)
+_SEGMENT = re.compile(r"segments/(\d+)/(\d+)-(\d+)\.jsonl")
+_COMMIT = re.compile(r"commits/(\d+)\.json")
+_LEASE = re.compile(r"leases/(\d+)\.json")
+_EVENTS = re.compile(r"events/([^/]+)\.jsonl")
+_ENGINE = re.compile(r"engines/(\d+)\.json")
+_PART = re.compile(r"results/part-(\d+)\.jsonl")
+
+
+class SegmentName(NamedTuple):
+    """What a segment's name says."""
+
+    task: int
+    epoch: int
+    number: int
+
+
+def segments_of(task: int) -> str:
+    """Prefix of a task's segments."""
+    return f"{SEGMENTS}{task:07d}/"
+
+
+def segment(task: int, epoch: int, number: int) -> str:
+    """Name of the `number`-th segment that the holder of `epoch` wrote."""
+    return f"{segments_of(task)}{epoch:04d}-{number:05d}.jsonl"
+
+
+def commit(task: int) -> str:
+    """Name of a task's commit."""
+    return f"{COMMITS}{task:07d}.json"
+
+
+def lease(task: int) -> str:
+    """Name of a task's lease."""
+    return f"{LEASES}{task:07d}.json"
+
+
+def events(worker: str) -> str:
+    """Name of a worker's event file; characters that no file name takes are escaped."""
+    safe = quote(worker, safe=" @+=:,")
+    return f"{EVENTS}{'%2E' + safe[1:] if safe.startswith('.') else safe}.jsonl"
+
+
+def engine(pid: int) -> str:
+    """Name of the record of an engine's process group."""
+    return f"{ENGINES}{pid}.json"
+
+
+def part(number: int) -> str:
+    """Name of a published part, counted from 0."""
+    return f"{RESULTS}part-{number:05d}.jsonl"
+
+
+def parse_segment(name: str) -> SegmentName | None:
+    """Task, epoch and number of a segment; None where the name is none."""
+    match = _SEGMENT.fullmatch(name)
+    return SegmentName(int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def task_of_commit(name: str) -> int | None:
+    """Task of a commit's name; None where the name is none."""
+    return _number(_COMMIT, name)
+
+
+def task_of_lease(name: str) -> int | None:
+    """Task of a lease's name; None where the name is none."""
+    return _number(_LEASE, name)
+
+
+def worker_of_events(name: str) -> str | None:
+    """Worker of an event file's name; None where the name is none."""
+    match = _EVENTS.fullmatch(name)
+    return unquote(match[1]) if match else None
+
+
+def pid_of_engine(name: str) -> int | None:
+    """Process id in the name of an engine's record; None where the name is none."""
+    return _number(_ENGINE, name)
+
+
+def number_of_part(name: str) -> int | None:
+    """Number of a published part; None where the name is none."""
+    return _number(_PART, name)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a run folder has such a name; others belong to somebody else."""
+    return name == RUN or name.startswith(_FOLDERS)
+
+
+def _number(pattern: re.Pattern[str], name: str) -> int | None:
+    match = pattern.fullmatch(name)
+    return int(match[1]) if match else None

@@ -1,0 +1,62 @@
+"""Where a run's output lies: local folders and object stores behind one contract.
+
+Promises: the same words for every place (contract.py); a place that cannot keep them is refused (probe.py).
+Knows nothing of: names in a run folder (see rundir.py).
+Memory: one object at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING
+
+from rowmill.errors import ConfigError
+from rowmill.storage.contract import AlreadyThere, Appender, NotThere, Storage, check_name
+from rowmill.storage.local import LocalStorage
+from rowmill.storage.objects import ObjectStorage
+from rowmill.storage.probe import probe
+
+if TYPE_CHECKING:
+    from obstore.store import MemoryStore
+
+__all__ = [
+    "AlreadyThere",
+    "Appender",
+    "LocalStorage",
+    "NotThere",
+    "ObjectStorage",
+    "Storage",
+    "check_name",
+    "open_storage",
+    "probe",
+]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+
+
+def open_storage(url: str) -> Storage:
+    """The place `url` names: a folder, or `memory://NAME` inside this process; touches nothing.
+
+    Raises: ConfigError for an empty name and for every other scheme.
+    """
+    scheme = _SCHEME.fullmatch(url)
+    if scheme is None:
+        if not url.strip() or "\0" in url:
+            raise ConfigError(reason=f"`output.path` is {url!r}; name a folder to write to")
+        return LocalStorage(url)
+    if scheme[1].lower() == "memory" and scheme[2]:
+        return ObjectStorage(url, _memory_store(scheme[2]))
+    reason = (
+        f"output `{url}`: this version writes to local folders and `memory://NAME` only;"
+        " name a folder"
+    )
+    raise ConfigError(reason=reason)
+
+
+@functools.cache
+def _memory_store(name: str) -> MemoryStore:
+    """One store a name, so that all parts of the process see the same objects."""
+    from obstore.store import MemoryStore
+
+    return MemoryStore()

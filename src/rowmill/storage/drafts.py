@@ -1,0 +1,84 @@
+"""Pieces -> one object, visible under its name once it is whole.
+
+Promises: until `finish` returns nobody sees anything under the name; an abandoned draft leaves nothing.
+Knows nothing of: what is written.
+Memory: nothing kept on a local disk; the whole object where a store takes it in one call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Protocol
+
+from rowmill.storage.contract import Storage
+from rowmill.storage.files import sync_folder, write_all
+from rowmill.storage.local import LocalStorage, open_temp, told
+
+
+class Draft(Protocol):
+    """An object in the making."""
+
+    def write(self, content: bytes) -> None:
+        """Add a piece. Raises: StorageError."""
+        ...
+
+    def finish(self) -> None:
+        """Give it its name, durably, over whatever was there. Raises: StorageError."""
+        ...
+
+    def abandon(self) -> None:
+        """Throw it away."""
+        ...
+
+
+def open_draft(storage: Storage, name: str) -> Draft:
+    """Begin an object that is written piece by piece."""
+    if isinstance(storage, LocalStorage):
+        return _LocalDraft(storage, name)
+    return _ObjectDraft(storage, name)
+
+
+class _LocalDraft:
+    def __init__(self, storage: LocalStorage, name: str) -> None:
+        self._path = storage.path(name)
+        try:
+            self._temp, self._fd = open_temp(self._path.parent)
+        except OSError as error:
+            raise told(self._path, error) from error
+
+    def write(self, content: bytes) -> None:
+        try:
+            write_all(self._fd, content)
+        except OSError as error:
+            raise told(self._path, error) from error
+
+    def finish(self) -> None:
+        try:
+            os.fsync(self._fd)
+            self._temp.replace(self._path)
+            sync_folder(self._path.parent)
+        except OSError as error:
+            raise told(self._path, error) from error
+        os.close(self._fd)
+
+    def abandon(self) -> None:
+        with contextlib.suppress(OSError):
+            self._temp.unlink()
+        with contextlib.suppress(OSError):
+            os.close(self._fd)
+
+
+class _ObjectDraft:
+    def __init__(self, storage: Storage, name: str) -> None:
+        self._storage, self._name = storage, name
+        self._pieces: list[bytes] = []
+
+    def write(self, content: bytes) -> None:
+        self._pieces.append(content)
+
+    def finish(self) -> None:
+        self._storage.replace(self._name, b"".join(self._pieces))
+
+    def abandon(self) -> None:
+        self._pieces.clear()

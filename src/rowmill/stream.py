@@ -1,0 +1,143 @@
+"""Rows of a running program -> their answers, through the same stations, without a run on the disk.
+
+Promises: one answer a row, in the order of the rows; a bad row is an answer that says so.
+Memory: rows in flight, and those answered before an earlier one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rowmill.config import Job
+from rowmill.engines.supervise import Supervisor
+from rowmill.executors.opening import Words, understand
+from rowmill.feed import Feed
+from rowmill.pipeline import each, rejected
+from rowmill.plan import plan
+from rowmill.rows import Outcome, Row
+from rowmill.write.results import ResultLines
+
+CHUNK_ROWS = 256
+
+
+def infer(rows: Iterable[Mapping[str, Any]], job: Job) -> Iterator[dict[str, Any]]:
+    """Answer rows as they come.
+
+    Args:
+        rows: objects that JSON can hold; pulled only as fast as the engine has room.
+        job: its `source` and `output` are not looked at.
+
+    Returns: each row with rowmill's columns behind its own, in the order of `rows`;
+        `rowmill_row` is `row:N`, counted from 1.
+
+    Raises:
+        ConfigError: the job cannot be used.
+        EngineDied: the engine cannot be started, or dies whatever it is given.
+    """
+    words = understand(job)
+    with tempfile.TemporaryDirectory(prefix="rowmill-") as folder:
+        supervisor = Supervisor(words.job.engine, log=Path(folder) / "engine.log")
+        try:
+            feed = Feed(supervisor.start(), prove_rows=0)
+            yield from _Conversation(words, supervisor, feed).answers(rows)
+        finally:
+            supervisor.close()
+
+
+class _Conversation:
+    """Rows out, answers back, in order."""
+
+    def __init__(self, words: Words, supervisor: Supervisor, feed: Feed) -> None:
+        self._words, self._supervisor, self._feed = words, supervisor, feed
+        # Chunks are small and rows come one by one: equal ones are asked each.
+        self._plan = words.job.plan.model_copy(update={"duplicates": "ask"})
+        self._line = ResultLines(words.job.output.prefix).line
+        self._waiting: deque[bytes] = deque()
+        """Bodies of rows asked and not given back yet, oldest first."""
+        self._next_key = 0
+        """Of the oldest."""
+        self._answers: dict[int, Outcome] = {}
+        self._changed = threading.Condition()
+        self._error: BaseException | None = None
+
+    def answers(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        receiver = threading.Thread(target=self._receive, name="rowmill-receive", daemon=True)
+        receiver.start()
+        for chunk in _chunks(rows):
+            self._ask(chunk)
+            yield from self._ready(wait=len(self._waiting) > 2 * self._feed.target_rows)
+        self._supervisor.finish()
+        while self._waiting:
+            yield from self._ready(wait=True)
+        receiver.join()
+
+    def _ask(self, chunk: list[bytes]) -> None:
+        first = self._next_key + len(self._waiting)
+        self._waiting.extend(chunk)
+        rejects: list[Outcome] = []
+
+        def reject(key: int, error: Any) -> None:
+            rejects.append(rejected(key, error))
+
+        found = [Row(first + i, line) for i, line in enumerate(chunk)]
+        requests = list(each(found, self._words.recipe, reject))
+        planned = plan(self._words.measure.prompts(requests, reject), self._plan)
+        self._take(rejects)
+        for batch in planned.batches(self._feed.batch_rows):
+            while not self._feed.wait_room(len(batch), 0.2):
+                self._raise_error()
+            self._feed.sent(len(batch), len(batch.ids))
+            self._supervisor.submit(batch)
+
+    def _ready(self, *, wait: bool) -> Iterator[dict[str, Any]]:
+        """Answers that are next in order; with `wait`, at least one."""
+        with self._changed:
+            if wait:
+                self._changed.wait_for(lambda: self._error or self._next_key in self._answers)
+            self._raise_error()
+            ready = []
+            while self._waiting and self._next_key in self._answers:
+                outcome = self._answers.pop(self._next_key)
+                ready.append((self._waiting.popleft(), outcome))
+                self._next_key += 1
+        for body, outcome in ready:
+            yield msgspec.json.decode(self._line(body, f"row:{outcome.key + 1}", outcome))
+
+    def _receive(self) -> None:
+        try:
+            for outcomes in self._supervisor.outcomes():
+                self._feed.answered(len(outcomes))
+                self._take(outcomes)
+        except BaseException as error:  # noqa: BLE001 - raised again where answers are taken
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _take(self, outcomes: list[Outcome]) -> None:
+        with self._changed:
+            for outcome in outcomes:
+                self._answers[outcome.key] = outcome
+            self._changed.notify_all()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[bytes]]:
+    encode = msgspec.json.encode
+    chunk: list[bytes] = []
+    for row in rows:
+        chunk.append(encode(row))
+        if len(chunk) >= CHUNK_ROWS:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

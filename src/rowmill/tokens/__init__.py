@@ -1,0 +1,56 @@
+"""Texts -> token ids: `open_tokenizer()` finds the model's own tokenizer and opens it.
+
+Promises: one packed uint32 array for a batch; text is encoded as the engine itself would.
+Knows nothing of: rows, chat templates beyond carrying their text, engines beyond their settings.
+Memory: the vocabulary, and one batch.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rowmill.config import EngineConfig
+from rowmill.errors import ConfigError
+from rowmill.tokens.byte_tokens import ByteTokenizer
+from rowmill.tokens.protocol import Tokenizer
+
+__all__ = ["ByteTokenizer", "Tokenizer", "open_tokenizer"]
+
+
+def open_tokenizer(engine: EngineConfig) -> Tokenizer | None:
+    """The tokenizer that `engine.tokenizer` names, else the one that lies beside `engine.model`.
+
+    Returns:
+        None where nothing names one, as with an endpoint that tokenises by itself.
+
+    Raises:
+        ConfigError: the place holds no tokenizer, or one of a kind that is not supported.
+    """
+    if engine.tokenizer == "bytes":
+        return ByteTokenizer()
+    if engine.tokenizer:
+        return _open_at(Path(engine.tokenizer).expanduser(), "engine.tokenizer")
+    if not engine.model or engine.name == "http" or "url" in engine.options:
+        return None
+    model = Path(engine.model).expanduser()
+    if model.suffix == ".gguf" or (model / "tokenizer.json").is_file():
+        return _open_at(model, "engine.model")
+    return None
+
+
+def _open_at(path: Path, setting: str) -> Tokenizer:
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    if not path.exists():
+        reason = (
+            f"`{setting}`: `{path}` does not exist;"
+            " give a folder with tokenizer.json, such a file, a .gguf file, or `bytes`"
+        )
+        raise ConfigError(reason=reason)
+    if path.suffix == ".gguf":
+        from rowmill.tokens.gguf_vocabulary import open_gguf
+
+        return open_gguf(path)
+    from rowmill.tokens.hugging_face import open_folder
+
+    return open_folder(path, setting)

@@ -1,0 +1,140 @@
+"""What a row may hold (text, messages, token ids) -> Request, for either kind of engine.
+
+Promises: exactly one of text, messages and ids; for an endpoint also the bytes that it is sent.
+Knows nothing of: which column something came from, beyond its name in sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rowmill.errors import InvalidRow
+from rowmill.rows import Request, Sampling
+from rowmill.validate.conversation import check_messages, check_tools
+from rowmill.validate.lines import value_of, what_is
+
+_MAX_ID = 2**32 - 1
+encode = msgspec.json.encode
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How this job asks: decided once."""
+
+    is_wire: bool
+    """The engine is sent JSON bodies, not token ids."""
+    wraps_text: bool
+    """Text of a prompt becomes one user message."""
+    system: str
+
+
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """What is known of a row before its prompt is looked at."""
+
+    key: int
+    id: bytes
+    sampling: Sampling
+
+
+def text_request(
+    way: Way, asked: Asked, text: str, parts: Sequence[str] = (), tools: Any = None
+) -> Request:
+    """A prompt that is text: wrapped into a conversation where the job is chat, else raw.
+
+    Args:
+        parts: Template literals and data in turn where the text was made of them.
+    """
+    if way.wraps_text:
+        messages = [{"role": "user", "content": text}]
+        if way.system:
+            messages.insert(0, {"role": "system", "content": way.system})
+        wire = encode(messages) if way.is_wire else b""
+        return _chat(way, asked, messages, tools, wire)
+    return Request(
+        key=asked.key,
+        sampling=asked.sampling,
+        id=asked.id,
+        text=text,
+        wire=encode(text) if way.is_wire else b"",
+        wire_field="prompt" if way.is_wire else "",
+        data_spans=parts,
+    )
+
+
+def messages_request(way: Way, asked: Asked, raw: bytes, field: str, tools: Any) -> Request:
+    """A conversation. Raises InvalidRow where it is none."""
+    messages = check_messages(value_of(raw, field), field)
+    return _chat(way, asked, messages, tools, raw if way.is_wire else b"")
+
+
+def _chat(
+    way: Way, asked: Asked, messages: Sequence[dict[str, Any]], tools: Any, wire: bytes
+) -> Request:
+    return Request(
+        key=asked.key,
+        sampling=asked.sampling,
+        id=asked.id,
+        messages=messages,
+        tools=tools,
+        wire=wire,
+        wire_field="messages" if way.is_wire else "",
+    )
+
+
+def ids_request(way: Way, asked: Asked, value: Any, field: str) -> Request:
+    """Token ids as they are. Raises InvalidRow where one cannot be an id."""
+    if not isinstance(value, list) or not value:
+        raise _wrong(field, value, "a non-empty list of token ids")
+    for i, number in enumerate(value):
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise _wrong(f"{field}[{i}]", number, "a token id, as all of the list")
+        if not 0 <= number <= _MAX_ID:
+            reason = f"`{field}[{i}]` is {number}, expected a token id from 0 to {_MAX_ID}"
+            raise InvalidRow(reason=reason)
+    return Request(
+        key=asked.key,
+        sampling=asked.sampling,
+        id=asked.id,
+        ids=value,
+        wire=encode(value) if way.is_wire else b"",
+        wire_field="prompt" if way.is_wire else "",
+    )
+
+
+def prompt_request(way: Way, asked: Asked, raw: bytes, field: str, tools: Any) -> Request:
+    """A `prompt`: text, or a list of token ids. Raises InvalidRow for all else."""
+    value = value_of(raw, field)
+    if isinstance(value, str):
+        if not value:
+            raise _wrong(field, value, "text")
+        if tools is not None and not way.wraps_text:
+            reason = f"`tools` beside a raw `{field}`, expected them beside `messages`"
+            raise InvalidRow(reason=reason)
+        return text_request(way, asked, value, tools=tools)
+    if isinstance(value, list) and value and all(isinstance(entry, str) for entry in value):
+        reason = f"`{field}` is a list of {len(value)} strings, expected one prompt a row; write a row for each"
+        raise InvalidRow(reason=reason)
+    if not isinstance(value, list) or not value:
+        raise _wrong(field, value, "text, or a list of token ids")
+    return ids_request(way, asked, value, field)
+
+
+def _wrong(field: str, value: Any, expected: str) -> InvalidRow:
+    return InvalidRow(reason=f"`{field}` is {what_is(value)}, expected {expected}")
+
+
+def row_tools(row: Mapping[str, bytes], field: str) -> Any:
+    """The row's tool definitions, checked; None where there are none."""
+    raw = row.get("tools", b"null")
+    return None if raw == b"null" else check_tools(value_of(raw, field), field)
+
+
+def with_tools(columns: Mapping[str, bytes], way: Way) -> bytes:
+    """For an endpoint: the fields beside the messages that carry tools, as a JSON object; else empty."""
+    if not way.is_wire or columns.get("tools", b"null") == b"null":
+        return b""
+    return b'{"tools":' + columns["tools"] + b"}"
+
+

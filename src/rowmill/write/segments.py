@@ -1,0 +1,192 @@
+"""Outcomes -> segments: where answers of one task lie before they count.
+
+A segment is one header line naming the fields, then a JSON array a row. On a local disk it is appended to,
+and what a kill tore off is passed over by `scan`; in an object store each checkpoint is a whole object.
+
+Promises: a line that `scan` returns was written whole; nothing is ever changed once written.
+Knows nothing of: tasks' leases, commits, what becomes of outcomes.
+Memory: an index of 24 bytes a row of the open task; the outcomes of one checkpoint where objects cannot be appended to.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+import xxhash
+
+from rowmill.errors import StorageError
+from rowmill.rows import Outcome
+from rowmill.storage import Appender, Storage
+
+HEADER = msgspec.json.encode({"fields": Outcome.__struct_fields__}) + b"\n"
+READ_BYTES = 4 * 2**20
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Outcome)
+
+
+class SegmentRef(msgspec.Struct, frozen=True):
+    """A segment, or the part of it that counts: what a commit names."""
+
+    name: str
+    num_rows: int
+    num_bytes: int
+    """Length of the part that counts: a fenced-off writer may still append behind it."""
+    digest: str
+    """xxh3_64 of that part, hex."""
+
+
+class RowIndex:
+    """Where each row of a task lies: its key, and the place of its line."""
+
+    def __init__(self) -> None:
+        self.keys, self.segments = array("Q"), array("L")
+        self.starts, self.sizes = array("Q"), array("L")
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def add(
+        self, keys: Sequence[int], segment: int, starts: Sequence[int], stops: Sequence[int]
+    ) -> None:
+        """Rows of one stretch of a segment; `starts` and `stops` in bytes."""
+        self.keys.extend(keys)
+        self.segments.extend([segment] * len(keys))
+        self.starts.extend(starts)
+        self.sizes.extend(b - a for a, b in zip(starts, stops, strict=True))
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether rows lie in key order already."""
+        keys = np.frombuffer(self.keys, np.uint64) if self.keys else np.empty(0, np.uint64)
+        return bool(np.all(keys[1:] > keys[:-1]))
+
+
+class OpenSegment:
+    """Segments that one worker writes for one task, under names of its own epoch."""
+
+    def __init__(self, storage: Storage, names: Iterator[str], index: RowIndex) -> None:
+        self._storage, self._names, self._index = storage, names, index
+        self._appender: Appender | None = None
+        self._name = ""
+        self._pending: list[bytes] = []
+        self._digest = xxhash.xxh3_64()
+        self._num_bytes = self._num_rows = 0
+        self._closed: list[SegmentRef] = []
+
+    def put(self, keys: Sequence[int], outcomes: Sequence[Outcome], *, segment: int) -> None:
+        """Write outcomes; on a local disk they survive the death of this process when this returns."""
+        if not self._name:
+            self._begin()
+        lines = _encoder.encode_lines(outcomes)
+        ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == 10) + (1 + self._num_bytes)
+        stops = ends.tolist()
+        self._index.add(
+            keys, segment + len(self._closed), [self._num_bytes, *stops[:-1]], stops
+        )
+        self._write(lines)
+        self._num_rows += len(outcomes)
+
+    def flush(self) -> None:
+        """Make what was put safe: fsync the open file, or close the object."""
+        if self._appender is not None:
+            self._appender.sync()
+        elif self._pending:
+            self.close()
+
+    def close(self) -> list[SegmentRef]:
+        """End the open segment, durable; all segments written so far, in order."""
+        if self._appender is not None:
+            self._appender.sync()
+            self._appender.close()
+            self._appender = None
+        elif self._pending:
+            self._storage.create(self._name, b"".join(self._pending))
+            self._pending = []
+        if self._name:
+            ref = SegmentRef(
+                self._name, self._num_rows, self._num_bytes, self._digest.hexdigest()
+            )
+            self._closed.append(ref)
+            self._name = ""
+        return self._closed
+
+    def _begin(self) -> None:
+        self._name = next(self._names)
+        self._digest.reset()
+        self._num_bytes = self._num_rows = 0
+        if self._storage.can_append:
+            self._appender = self._storage.appender(self._name)
+        self._write(HEADER)
+
+    def _write(self, content: bytes) -> None:
+        if self._appender is not None:
+            self._appender.write(content)
+        else:
+            self._pending.append(content)
+        self._digest.update(content)
+        self._num_bytes += len(content)
+
+
+def scan(
+    storage: Storage, name: str, index: RowIndex, *, segment: int, done: set[int]
+) -> tuple[SegmentRef, list[Outcome]]:
+    """Read what a dead writer left: whole lines go into `index`, a torn tail does not count.
+
+    Rows whose key is in `done` already are passed over; keys taken are added to it.
+    """
+    content = storage.read(name)
+    outcomes: list[Outcome] = []
+    starts: list[int] = []
+    stops: list[int] = []
+    start = 0
+    while newline := content.find(b"\n", start) + 1:
+        line = content[start:newline]
+        if not line.startswith(b"{"):
+            try:
+                outcome = _decoder.decode(line)
+            except msgspec.DecodeError:
+                break
+            if outcome.key not in done:
+                done.add(outcome.key)
+                outcomes.append(outcome)
+                starts.append(start)
+                stops.append(newline)
+        start = newline
+    index.add([o.key for o in outcomes], segment, starts, stops)
+    digest = xxhash.xxh3_64_hexdigest(content[:start])
+    return SegmentRef(name, len(outcomes), start, digest), outcomes
+
+
+def write_sorted(
+    storage: Storage, name: str, refs: Sequence[SegmentRef], index: RowIndex
+) -> SegmentRef:
+    """One segment with the rows of `index` in key order, out of the segments `refs`."""
+    contents = [memoryview(storage.read_range(ref.name, 0, ref.num_bytes)) for ref in refs]
+    order = np.argsort(np.frombuffer(index.keys, np.uint64), kind="stable").tolist()
+    segments, starts, sizes = index.segments, index.starts, index.sizes
+    lines = [contents[segments[i]][starts[i] : starts[i] + sizes[i]] for i in order]
+    content = b"".join([HEADER, *lines])
+    storage.create(name, content)
+    return SegmentRef(name, len(order), len(content), xxhash.xxh3_64_hexdigest(content))
+
+
+def read_outcomes(storage: Storage, ref: SegmentRef) -> Iterator[list[Outcome]]:
+    """Outcomes of the part of a segment that counts, a few thousand at a time.
+
+    Raises:
+        StorageError: the bytes are not those that were committed.
+    """
+    digest = xxhash.xxh3_64()
+    rest = b""
+    for start in range(0, ref.num_bytes, READ_BYTES):
+        piece = storage.read_range(ref.name, start, min(start + READ_BYTES, ref.num_bytes))
+        digest.update(piece)
+        lines = (rest + piece).split(b"\n")
+        rest = lines.pop()
+        yield [_decoder.decode(line) for line in lines if not line.startswith(b"{")]
+    if rest or digest.hexdigest() != ref.digest:
+        raise StorageError(path=ref.name, reason="its bytes are not those that were committed")

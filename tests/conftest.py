@@ -1,0 +1,56 @@
+"""What all tests share: draws of hypothesis, versions in the header, our source for child processes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+ENGINES = ("xllamacpp", "gguf", "aiohttp", "tokenizers", "torch", "vllm", "ray")
+
+# No deadline: a slow, shared machine is no bug of ours. The function-scoped check would forbid
+# `tmp_path`, which is fine where each example makes a folder of its own.
+settings.register_profile(
+    "dev",
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=200, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_configure() -> None:
+    """Let `python -m rowmill` in a child find the source that is under test."""
+    inherited = os.environ.get("PYTHONPATH")
+    paths = [str(ROOT / "src"), *([inherited] if inherited else [])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+
+
+def pytest_report_header() -> str:
+    """Versions that decide what a failure means."""
+    return ", ".join(f"{name} {_version(name)}" for name in ENGINES)
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "-"
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def python() -> str:
+    """The interpreter that child processes of a test run with."""
+    return sys.executable

@@ -1,0 +1,210 @@
+"""What a path, a pattern or a folder stands for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rowmill.errors import BadSource
+from rowmill.read.listing import list_files
+
+
+def touch(folder: Path, *names: str, content: bytes = b"{}\n") -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def names(*paths: Path | str) -> list[str]:
+    return [file.name for file in list_files([str(path) for path in paths])[0]]
+
+
+def refusal(*paths: Path | str) -> str:
+    with pytest.raises(BadSource) as caught:
+        list_files([str(path) for path in paths])
+    return str(caught.value)
+
+
+def test_a_folder_is_read_with_its_subfolders_by_name(tmp_path: Path) -> None:
+    touch(tmp_path, "b.jsonl", "a/z.ndjson", "a/y.json", "c.JSONL")
+
+    assert names(tmp_path) == ["a/y.json", "a/z.ndjson", "b.jsonl", "c.JSONL"]
+
+
+def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
+    touch(
+        tmp_path, "a.jsonl", "_SUCCESS", ".b.jsonl", "_tmp/c.jsonl", "README.md", "d.csv", "e"
+    )
+    touch(tmp_path, "empty.jsonl", content=b"")
+    files, notes = list_files([str(tmp_path)])
+
+    assert [file.name for file in files] == ["a.jsonl"]
+    assert notes == [
+        "passed over: `.csv` files (1), `.md` files (1), empty files (1),"
+        " files without a suffix (1), hidden files (2), hidden folders (1)"
+    ]
+
+
+def test_order_is_that_of_the_list(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jsonl", "b.jsonl", "c.jsonl")
+
+    assert names(tmp_path / "c.jsonl", tmp_path / "a.jsonl") == ["c.jsonl", "a.jsonl"]
+
+
+def test_a_pattern_names_files_from_its_first_wildcard_on(tmp_path: Path) -> None:
+    touch(tmp_path, "in/2.jsonl", "in/1.jsonl", "in/sub/3.jsonl", "in/x.csv")
+
+    assert names(tmp_path / "in/*.jsonl") == ["1.jsonl", "2.jsonl"]
+    assert names(tmp_path / "in/**/*.jsonl") == ["1.jsonl", "2.jsonl", "sub/3.jsonl"]
+
+
+def test_a_relative_pattern_is_read_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(tmp_path, "a.jsonl", "s/b.jsonl")
+    monkeypatch.chdir(tmp_path)
+
+    assert names("*.jsonl") == ["a.jsonl"]
+    assert names("./s/*.jsonl") == ["b.jsonl"]
+    assert str(tmp_path / "a.jsonl") == list_files(["a.jsonl"])[0][0].path
+
+
+def test_a_pattern_takes_hidden_files_only_where_it_asks_for_them(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jsonl", "_b.jsonl", "_t/c.jsonl")
+
+    assert names(tmp_path / "**/*.jsonl") == ["a.jsonl"]
+    assert names(tmp_path / "_*.jsonl") == ["_b.jsonl"]
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> None:
+    touch(tmp_path, "a[1].jsonl", "a1.jsonl")
+
+    assert names(tmp_path / "a[1].jsonl") == ["a[1].jsonl"]
+
+
+def test_names_that_two_files_share_grow_until_they_differ(tmp_path: Path) -> None:
+    touch(tmp_path, "x/part.jsonl", "y/part.jsonl", "y/other.jsonl")
+
+    assert names(tmp_path / "x", tmp_path / "y")[:1] + names(tmp_path / "x", tmp_path / "y")[
+        :0:-1
+    ] == ["x/part.jsonl", "y/part.jsonl", "other.jsonl"]
+
+
+def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jsonl", "b.jsonl")
+    files, notes = list_files([str(tmp_path / "a.jsonl"), str(tmp_path)])
+
+    assert [file.name for file in files] == ["a.jsonl", "b.jsonl"]
+    assert notes == ["passed over: files named before (1)"]
+
+
+def test_a_link_inside_a_folder_does_not_give_rows_twice(tmp_path: Path) -> None:
+    touch(tmp_path, "data.jsonl")
+    (tmp_path / "a-link.jsonl").symlink_to("data.jsonl")
+
+    assert names(tmp_path) == ["data.jsonl"]
+
+
+def test_a_link_to_a_hidden_file_of_the_folder_is_read(tmp_path: Path) -> None:
+    touch(tmp_path, "..v1/rows.jsonl")
+    (tmp_path / "rows.jsonl").symlink_to("..v1/rows.jsonl")
+
+    assert names(tmp_path) == ["rows.jsonl"]
+
+
+def test_links_that_lead_out_of_a_folder_are_not_followed(tmp_path: Path) -> None:
+    touch(tmp_path, "in/a.jsonl", "out/b.jsonl")
+    (tmp_path / "in/b.jsonl").symlink_to(tmp_path / "out/b.jsonl")
+    (tmp_path / "in/more").symlink_to(tmp_path / "out")
+    files, notes = list_files([str(tmp_path / "in")])
+
+    assert [file.name for file in files] == ["a.jsonl"]
+    assert notes == ["passed over: links that lead out of the folder (1), links to folders (1)"]
+
+
+def test_links_that_are_named_are_followed(tmp_path: Path) -> None:
+    touch(tmp_path, "out/b.jsonl")
+    (tmp_path / "link.jsonl").symlink_to("out/b.jsonl")
+    (tmp_path / "folder").symlink_to("out")
+
+    assert names(tmp_path / "link.jsonl") == ["link.jsonl"]
+    assert names(tmp_path / "folder") == ["b.jsonl"]
+
+
+def test_all_paths_that_cannot_be_read_are_told_at_once(tmp_path: Path) -> None:
+    touch(tmp_path, "rows.parquet", "notes.md")
+    (tmp_path / "ring.jsonl").symlink_to("ring.jsonl")
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    told = refusal(
+        *(tmp_path / name for name in ("none.jsonl", "rows.parquet", "ring.jsonl", "empty")),
+        *(tmp_path / "pipe.jsonl", tmp_path / "no-*.jsonl", "s3://b/c", "-"),
+    )
+
+    assert "8 inputs cannot be read" in told
+    for sentence in (
+        "none.jsonl`: no such file or folder",
+        "rows.parquet`: this version reads JSON Lines (`.jsonl`, `.ndjson`, `.json`), not `.parquet`",
+        "ring.jsonl`: cannot be read (Too many levels of symbolic links)",
+        "empty`: no JSON Lines file there; files end in",
+        "pipe.jsonl`: not a regular file",
+        "no-*.jsonl`: no JSON Lines file there",
+        "`s3://b/c`: this version reads local files",
+        "`-`: this version does not read standard input",
+    ):
+        assert sentence in told
+
+
+def test_a_folder_of_other_files_tells_what_is_there(tmp_path: Path) -> None:
+    touch(tmp_path, "a.parquet", "b.parquet", "_SUCCESS")
+
+    assert "(passed over: `.parquet` files (2), hidden files (1))" in refusal(tmp_path)
+
+
+def test_a_folder_of_empty_files_is_an_input_of_no_rows(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jsonl", content=b"")
+
+    assert names(tmp_path) == []
+
+
+def test_no_path_at_all_is_refused() -> None:
+    assert "no input is named" in refusal()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{}".encode("utf-16"), "is UTF-16 text; write it as UTF-8"),
+        (b"\xfe\xff\0{\0}", "is UTF-16 text"),
+        ("{}".encode("utf-32"), "is UTF-32 text"),
+        (b"\x1f\x8b\x08", "is compressed with gzip"),
+        (b"PAR1", "is Parquet"),
+    ],
+)
+def test_files_that_are_no_text_are_told_by_what_they_are(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
+    touch(tmp_path, "a.jsonl", content=content)
+
+    assert f"a.jsonl`: {told}" in refusal(tmp_path)
+
+
+def test_a_json_array_is_told_from_json_lines(tmp_path: Path) -> None:
+    touch(tmp_path, "a.json", content=b'\xef\xbb\xbf\n[{"a": 1}]')
+    touch(tmp_path, "b.json", content=b'{"a": 1}\n')
+
+    assert "a.json`: holds one JSON array" in refusal(tmp_path / "a.json")
+    assert names(tmp_path / "b.json") == ["b.json"]
+
+
+def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/caf\xe9.jsonl"
+    try:
+        with open(path, "wb") as file:  # noqa: PTH123 - `Path` takes no bytes
+            file.write(b"{}\n")
+    except OSError:
+        pytest.skip("the file system takes no such name")
+
+    assert "its path is not valid UTF-8; rename it" in refusal(tmp_path)

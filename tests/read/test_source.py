@@ -1,0 +1,170 @@
+"""The input as files and shards: slices, digests, what a resume may take for unchanged."""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowmill.errors import BadSource
+from rowmill.read import Source, SourceFile, changed, open_recorded, open_source, read_lines
+from rowmill.rows import Row, Shard, pack_key
+
+BOM = b"\xef\xbb\xbf"
+
+
+def write(folder: Path, **contents: bytes) -> list[str]:
+    """Files NAME.jsonl in a folder; returns the folder as a source."""
+    folder.mkdir(exist_ok=True)
+    for name, content in contents.items():
+        (folder / f"{name}.jsonl").write_bytes(content)
+    return [str(folder)]
+
+
+texts = st.text("a\n\r ", max_size=80).map(str.encode)
+
+
+@given(texts, st.booleans(), st.integers(1, 30))
+def test_shards_lie_end_to_end_and_end_behind_newlines(
+    text: bytes, has_bom: bool, shard_bytes: int
+) -> None:
+    content = (BOM if has_bom else b"") + text
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.jsonl")
+        path.write_bytes(content)
+        source = open_source([str(path)], shard_bytes=shard_bytes)
+    shards = source.shards
+    slices = [content[shard.start : shard.stop] for shard in shards]
+
+    assert list(range(len(shards))) == [shard.index for shard in shards]
+    assert text == b"".join(slices)
+    assert all(part.endswith(b"\n") for part in slices[:-1])
+    assert all(slices) or len(slices) == 1
+    assert [len(part.removesuffix(b"\n").split(b"\n")) if part else 0 for part in slices] == [
+        shard.num_lines for shard in shards
+    ]
+    assert [1 + b"".join(slices[:at]).count(b"\n") for at in range(len(slices))] == [
+        shard.first_line for shard in shards
+    ]
+
+
+def test_large_shards_have_about_the_size_asked_for(tmp_path: Path) -> None:
+    paths = write(tmp_path, a=b'{"text": "abc"}\n' * 20_000)
+    shards = open_source(paths, shard_bytes=50_000).shards
+
+    assert len(shards) == 7
+    assert max(shard.stop - shard.start for shard in shards) <= 100_000
+
+
+def test_every_small_file_is_one_shard(tmp_path: Path) -> None:
+    source = open_source(write(tmp_path, a=b"{}\n", b=b"{}\n{}", c=b"\n"))
+
+    assert [(shard.name, shard.num_lines) for shard in source.shards] == [
+        ("a.jsonl", 1),
+        ("b.jsonl", 2),
+        ("c.jsonl", 1),
+    ]
+    assert source.num_lines == 4
+
+
+def test_a_named_file_of_no_bytes_is_a_shard_of_no_lines(tmp_path: Path) -> None:
+    write(tmp_path, a=b"")
+    source = open_source([str(tmp_path / "a.jsonl")])
+
+    assert [shard.num_lines for shard in source.shards] == [0]
+    assert list(read_lines(source.shards[0])) == []
+
+
+def test_digest_is_that_of_all_bytes_of_the_file(tmp_path: Path) -> None:
+    source = open_source(write(tmp_path, a=BOM + b"{}\n"))
+
+    assert {"a.jsonl": xxhash.xxh3_128_hexdigest(BOM + b"{}\n")} == source.identity()
+
+
+def test_source_survives_json(tmp_path: Path) -> None:
+    source = open_source(write(tmp_path, a=b"{}\n", b=b"{}\n"))
+
+    assert source == msgspec.json.decode(msgspec.json.encode(source), type=Source)
+
+
+def test_three_thousand_files_need_few_handles(tmp_path: Path) -> None:
+    for number in range(3_000):
+        end = b"\n" if number % 2 else b""
+        (tmp_path / f"f{number:05d}.jsonl").write_bytes(b'{"id": "f%05d"}' % number + end)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, soft), hard))
+    try:
+        source = open_source([str(tmp_path)])
+        chunks = [rows for shard in source.shards for rows in read_lines(shard)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert chunks == [
+        [Row(pack_key(number, 0), b'{"id": "f%05d"}' % number)] for number in range(3_000)
+    ]
+
+
+def recorded(paths: list[str]) -> tuple[list[SourceFile], list[Shard]]:
+    source = open_source(paths)
+    return source.files, source.shards
+
+
+def test_changed_gone_and_added_files_are_named(tmp_path: Path) -> None:
+    paths = write(tmp_path / "in", a=b'{"x": 1}\n', b=b"{}\n", c=b"{}\n")
+    files, _ = recorded(paths)
+    write(tmp_path / "in", a=b'{"x": 2}\n', d=b"{}\n")
+    os.utime(tmp_path / "in/a.jsonl", ns=(1, 1))
+    (tmp_path / "in/b.jsonl").unlink()
+    expected = {"a.jsonl": "changed", "b.jsonl": "gone", "d.jsonl": "added"}
+
+    assert expected == changed(files, paths=paths)
+    assert expected == open_source(paths).changed(files)
+    assert changed(files) == {"a.jsonl": "changed", "b.jsonl": "gone"}
+
+
+def test_another_time_alone_is_no_change(tmp_path: Path) -> None:
+    paths = write(tmp_path, a=b"{}\n", b=b"{}\n")
+    files, shards = recorded(paths)
+    os.utime(tmp_path / "a.jsonl", ns=(1, 1))
+
+    assert changed(files) == {}
+    assert shards == open_recorded(files, shards, paths=paths).shards
+
+
+def test_a_file_of_equal_size_and_time_is_not_read_again(tmp_path: Path) -> None:
+    paths = write(tmp_path, a=b'{"x": 1}\n')
+    files, shards = recorded(paths)
+    write(tmp_path, a=b'{"x": 2}\n')
+    os.utime(tmp_path / "a.jsonl", ns=(files[0].mtime_ns, files[0].mtime_ns))
+
+    assert files == open_recorded(files, shards, paths=paths).files
+
+
+def test_files_that_moved_with_their_content_are_read_from_the_new_place(
+    tmp_path: Path,
+) -> None:
+    paths = write(tmp_path / "old", a=b"{}\n", b=b"{}\n")
+    files, shards = recorded(paths)
+    (tmp_path / "old").rename(tmp_path / "new")
+    source = open_recorded(files, shards, paths=[str(tmp_path / "new")])
+
+    assert [str(tmp_path / "new/a.jsonl"), str(tmp_path / "new/b.jsonl")] == [
+        shard.path for shard in source.shards
+    ]
+    assert sum(len(rows) for shard in source.shards for rows in read_lines(shard)) == 2
+
+
+def test_a_recorded_source_that_changed_is_refused_with_every_name(tmp_path: Path) -> None:
+    files, shards = recorded(write(tmp_path, a=b"{}\n", b=b"{}\n"))
+    write(tmp_path, a=b"{}\n{}\n")
+    (tmp_path / "b.jsonl").unlink()
+
+    with pytest.raises(BadSource, match=r"`a\.jsonl` \(changed\), `b\.jsonl` \(gone\)"):
+        open_recorded(files, shards)
