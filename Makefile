@@ -7,7 +7,7 @@ FRAME := pyproject.toml requirements/lock.txt
 FAST := not slow and not gpu and not ray and not k8s and not mutants
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test slow demo docs bench clean
+.PHONY: help setup check test slow demo bench clean
 
 help: ## List the verbs.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
@@ -44,11 +44,10 @@ demo: $(VENV)/.stamp-demo ## 240 reviews through a small real model on this CPU,
 	$(BIN)/rowmill run examples/sentiment/job.toml
 	$(BIN)/python examples/sentiment/accuracy.py out
 
-docs: setup ## Run the code of README and docs, and see that generated pages are current.
-	$(BIN)/python -m pytest tests/test_docs.py
-
-bench: setup ## Measure rowmill's own cost a row (see benchmarks/).
-	$(BIN)/python -m benchmarks
+bench: setup ## Run every script of benchmarks/; results belong into benchmarks/RESULTS.md.
+	@set -e; for script in $(wildcard benchmarks/*.py); do \
+		echo "== $$script"; $(BIN)/python "$$script"; \
+	done
 
 clean: ## Remove caches, outputs and the environment.
 	rm -rf $(VENV) out dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -11,10 +11,12 @@ CITIES = ["Porto", "Tromsø", "深圳"]
 
 
 def main() -> None:
-    rows = [{"id": city, "city": city} for city in CITIES]
-    job = {"prompt": "Name a river near {city}.", "engine": {"name": "echo"}}
+    job = rowmill.Job.model_validate(
+        {"prompt": "Name a river near {city}.", "engine": {"name": "echo"}}
+    )
+    rows = ({"city": city} for city in CITIES)
     for answer in rowmill.infer(rows, job):
-        print(answer)
+        print(answer["city"], answer["rowmill_status"], answer["rowmill_text"])
 
 
 if __name__ == "__main__":

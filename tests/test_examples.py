@@ -65,10 +65,9 @@ def test_python_api_gives_an_answer_a_row(checkout: Path, python: str) -> None:
     done = run_at(checkout, python, "-X", "utf8", "examples/python_api.py")
 
     lines = done.stdout.splitlines()
-    assert len(lines) == 3
-    assert all(
-        city in line for city, line in zip(("Porto", "Tromsø", "深圳"), lines, strict=True)
-    )
+    for city, line in zip(("Porto", "Tromsø", "深圳"), lines, strict=True):
+        assert line.startswith(f"{city} ok ")
+        assert f"Name a river near {city}." in line
 
 
 def test_resume_example_ends_with_each_row_once(

@@ -3,8 +3,8 @@
 Promises: every row whose id an earlier row had is told, with the first row that had it;
 no row is told for a hash that two ids share. Adding the same rows again tells nothing new.
 Knows nothing of: where ids come from, what is done with rows that repeat one.
-Memory: 20 to 24 bytes an id (a 64-bit hash, the row's key, 4 to 8 slots of the filter),
-an eighth of that beside it while runs are merged, and about 20 MB for recent ids.
+Memory: 16 bytes an id (a 64-bit hash and the row's key), an eighth of that beside it while runs
+are merged, and about 20 MB for recent ids.
 Time: under 1 us an id, and one call of `confirm` for an id that comes back after
 `RECENT_IDS` others.
 Source: the log-structured merge tree (O'Neil et al., Acta Informatica 33, 1996), in memory.
@@ -23,9 +23,7 @@ RECENT_IDS = 1 << 16
 RECENT_BYTES = 16 << 20
 """Ids can be long: the recent ones are also bounded by their bytes."""
 NUM_RANGES = 8
-"""Runs are held in ranges of the hash, so that merging needs an eighth of their memory beside them."""
-MIN_SLOTS = 4
-"""Slots of the filter an id."""
+"""Runs are held in ranges of the hash: merging needs an eighth of their bytes beside them."""
 MERGE_RATIO = 3
 """A run is merged into the older one before it where that is less than so many times larger."""
 
@@ -60,7 +58,6 @@ class SeenIds:
         """Hashes and keys that are in `_recent` and in no run yet."""
         self._runs: list[_Run] = []
         """Oldest and largest first."""
-        self._filter = _Filter()
 
     def add(self, ids: Sequence[bytes], keys: Sequence[int]) -> list[tuple[int, int]]:
         """Take in rows, and tell which have an id that was there before.
@@ -98,18 +95,14 @@ class SeenIds:
         keys = np.fromiter(fresh.values(), np.uint64, len(fresh))
         order = np.argsort(hashes)
         hashes, keys = hashes[order], keys[order]
-        likely = self._filter.find(hashes)
-        alike = [
-            (int(likely[position]), key)
-            for run in self._runs
-            for position, key in run.find(hashes[likely])
-        ]
+        alike = [pair for run in self._runs for pair in run.find(hashes)]
         if alike:
             is_new = self._settle(fresh, order, alike)
             hashes, keys = hashes[is_new], keys[is_new]
         self._recent.update(fresh)
         self._recent_bytes += sum(map(len, fresh))
-        self._unsorted.append((hashes, keys))
+        if len(hashes):
+            self._unsorted.append((hashes, keys))
         return bool(alike)
 
     def _settle(
@@ -136,46 +129,12 @@ class SeenIds:
             keys = np.concatenate([keys for _, keys in self._unsorted])
             order = np.argsort(hashes, kind="stable")
             self._runs.append(_Run(hashes[order], keys[order]))
-            self._filter.add(self._runs)
         self._unsorted.clear()
         self._recent.clear()
         self._recent_bytes = 0
         runs = self._runs
         while len(runs) > 1 and runs[-2].size < MERGE_RATIO * runs[-1].size:
             runs[-2].absorb(runs.pop())
-
-
-class _Filter:
-    """Tells at one look that no run holds a hash, for 3 of 4 hashes that none holds, and more.
-
-    A search in a large run misses the cache at every step; this spares most of them.
-    """
-
-    def __init__(self) -> None:
-        self._num_bits = 18
-        self._slots = np.zeros(1 << self._num_bits, np.bool_)
-
-    def add(self, runs: Sequence[_Run]) -> None:
-        """Take in the last of the runs; all of them where the slots become too few."""
-        fresh = runs[-1:]
-        num_ids = sum(run.size for run in runs)
-        if num_ids * MIN_SLOTS > len(self._slots):
-            fresh = runs
-            while num_ids * MIN_SLOTS > 1 << self._num_bits:
-                self._num_bits += 1
-            # the old slots go first, so that both are never held
-            self._slots = np.empty(0, np.bool_)
-            self._slots = np.zeros(1 << self._num_bits, np.bool_)
-        for run in fresh:
-            for hashes in run.hashes:
-                self._slots[self._slots_of(hashes)] = True
-
-    def find(self, hashes: U64) -> npt.NDArray[np.intp]:
-        """Positions of the hashes that a run may hold."""
-        return np.flatnonzero(self._slots[self._slots_of(hashes)])
-
-    def _slots_of(self, hashes: U64) -> npt.NDArray[np.int64]:
-        return (hashes >> np.uint64(64 - self._num_bits)).view(np.int64)
 
 
 class _Run:
@@ -185,13 +144,13 @@ class _Run:
         self.size = len(hashes)
         cuts = np.searchsorted(hashes, _RANGE_STARTS)
         # copies: a view would keep the whole array while its neighbours are merged
-        self.hashes = [part.copy() for part in np.split(hashes, cuts)]
-        self.keys = [part.copy() for part in np.split(keys, cuts)]
+        self._hashes = [part.copy() for part in np.split(hashes, cuts)]
+        self._keys = [part.copy() for part in np.split(keys, cuts)]
 
     def find(self, wanted: U64) -> Iterator[tuple[int, int]]:
         """(position in `wanted`, key) wherever the run has an equal hash; `wanted` is sorted."""
         cuts = [0, *np.searchsorted(wanted, _RANGE_STARTS).tolist(), len(wanted)]
-        for at, hashes in enumerate(self.hashes):
+        for at, hashes in enumerate(self._hashes):
             part = wanted[cuts[at] : cuts[at + 1]]
             if not len(part) or not len(hashes):
                 continue
@@ -201,7 +160,7 @@ class _Run:
                 yield from self._equal(at, int(places[position]), cuts[at] + position)
 
     def _equal(self, at: int, place: int, position: int) -> Iterator[tuple[int, int]]:
-        hashes, keys = self.hashes[at], self.keys[at]
+        hashes, keys = self._hashes[at], self._keys[at]
         wanted = hashes[place]
         while place < len(hashes) and hashes[place] == wanted:
             yield position, int(keys[place])
@@ -211,14 +170,14 @@ class _Run:
         """Merge another run into this one, a range at a time; it is used up."""
         self.size += newer.size
         for at in range(NUM_RANGES):
-            more_hashes, more_keys = newer.hashes[at], newer.keys[at]
-            places = np.searchsorted(self.hashes[at], more_hashes, side="right")
+            more_hashes, more_keys = newer._hashes[at], newer._keys[at]
+            places = np.searchsorted(self._hashes[at], more_hashes, side="right")
             places += np.arange(len(places))
-            is_old = np.ones(len(self.hashes[at]) + len(places), np.bool_)
+            is_old = np.ones(len(self._hashes[at]) + len(places), np.bool_)
             is_old[places] = False
-            self.hashes[at] = _woven(self.hashes[at], more_hashes, places, is_old)
-            self.keys[at] = _woven(self.keys[at], more_keys, places, is_old)
-            newer.hashes[at] = newer.keys[at] = more_hashes[:0].copy()
+            self._hashes[at] = _woven(self._hashes[at], more_hashes, places, is_old)
+            self._keys[at] = _woven(self._keys[at], more_keys, places, is_old)
+            newer._hashes[at] = newer._keys[at] = more_hashes[:0].copy()
 
 
 def _woven(

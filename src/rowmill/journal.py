@@ -23,6 +23,7 @@ from rowmill.storage import Storage
 from rowmill.write.segments import OpenSegment, RowIndex, SegmentRef, scan, write_sorted
 
 MAX_ERROR_SHAPES = 50
+NO_SEGMENT = rundir.SegmentName(-1, -1, -1)
 
 
 class Counts(msgspec.Struct):
@@ -65,10 +66,9 @@ class Counts(msgspec.Struct):
 
     def top_errors(self, most: int) -> list[tuple[str, str, int]]:
         """(kind, sentence shape, rows) of the most frequent failures."""
-        return [
-            (*shape.split("\t", 1), rows)
-            for shape, rows in Counter(self.errors).most_common(most)
-        ]  # type: ignore[misc]
+        found = Counter(self.errors).most_common(most)
+        parted = ((shape.partition("\t"), rows) for shape, rows in found)
+        return [(kind, sentence, rows) for (kind, _, sentence), rows in parted]
 
     def _count_error(self, shape: str, rows: int = 1) -> None:
         if shape not in self.errors and len(self.errors) >= MAX_ERROR_SHAPES:
@@ -97,19 +97,49 @@ class Commit(msgspec.Struct, frozen=True):
     counts: Counts
 
 
+class Again(msgspec.Struct, frozen=True):
+    """A committed task whose failed rows are asked again; the last outcome of a row wins, the old ones stay."""
+
+    before: Commit
+    retry: int
+    """Number of this retry, counted from 1."""
+    kinds: tuple[str, ...]
+    """Kinds of failure to ask again; empty: all."""
+
+    def is_asked_again(self, outcome: Outcome) -> bool:
+        """Whether this row is to be asked again."""
+        return outcome.status == "error" and (
+            not self.kinds or outcome.error_kind in self.kinds
+        )
+
+    def is_old(self, name: str) -> bool:
+        """Whether a segment belongs to the commit that is gone on from."""
+        return any(ref.name == name for ref in self.before.segments)
+
+    def segments(self, storage: Storage) -> list[str]:
+        """The old commit's segments, and what interrupted tries of this retry left."""
+        later = [
+            name
+            for name in segments_of(storage, self.before.task)
+            if (rundir.parse_segment(name) or NO_SEGMENT).epoch > self.before.epoch
+        ]
+        return [*(ref.name for ref in self.before.segments), *later]
+
+
 class TaskLog:
     """Outcomes of one task that this worker holds the lease of."""
 
-    def __init__(self, storage: Storage, task: int, epoch: int) -> None:
+    def __init__(
+        self, storage: Storage, task: int, epoch: int, again: Again | None = None
+    ) -> None:
         """Take over what earlier epochs of the task left, torn tails passed over."""
         self.task, self.epoch = task, epoch
         self.done: set[int] = set()
         self.counts = Counts()
-        self._storage = storage
+        self._storage, self._again = storage, again
         self._index = RowIndex()
-        self._old = [
-            self._take_over(i, name) for i, name in enumerate(segments_of(storage, task))
-        ]
+        names = again.segments(storage) if again else segments_of(storage, task)
+        self._old = [self._take_over(i, name) for i, name in enumerate(names)]
         self.num_resumed = len(self.done)
         self._names = (rundir.segment(task, epoch, n) for n in itertools.count())
         self._segment = OpenSegment(storage, self._names, self._index)
@@ -147,17 +177,21 @@ class TaskLog:
                 refs = self._final_segments()
             except StorageError:
                 # The one who committed first removed segments it does not name, ours among them.
-                if self._storage.size(rundir.commit(self.task)) is None:
+                if self._storage.size(self._commit_name()) is None:
                     raise
                 return False
-            is_ours = self._storage.create(rundir.commit(self.task), self._commit(worker, refs))
+            is_ours = self._storage.create(self._commit_name(), self._commit(worker, refs))
             if is_ours:
-                self._drop_all_but({ref.name for ref in refs})
+                history = self._again.before.segments if self._again else []
+                self._drop_all_but({ref.name for ref in (*refs, *history)})
             return is_ours
+
+    def _commit_name(self) -> str:
+        return rundir.commit(self.task, self._again.retry if self._again else 0)
 
     def _final_segments(self) -> list[SegmentRef]:
         refs = [*self._old, *self._segment.close()]
-        if len(refs) == 1 and self._index.is_sorted:
+        if len(refs) == 1 and self._index.is_sorted and self._again is None:
             return refs
         return [write_sorted(self._storage, next(self._names), refs, self._index)]
 
@@ -175,7 +209,10 @@ class TaskLog:
         return msgspec.json.format(msgspec.json.encode(commit), indent=1)
 
     def _take_over(self, number: int, name: str) -> SegmentRef:
-        ref, outcomes = scan(self._storage, name, self._index, segment=number, done=self.done)
+        leave = self._again.is_asked_again if self._again and self._again.is_old(name) else None
+        ref, outcomes = scan(
+            self._storage, name, self._index, segment=number, done=self.done, leave=leave
+        )
         self.counts.add(outcomes)
         return ref
 
@@ -192,7 +229,7 @@ def segments_of(storage: Storage, task: int) -> list[str]:
 
 
 def read_commits(storage: Storage) -> dict[int, Commit]:
-    """All commits by task, in order of tasks."""
+    """The commit that counts by task, in order of tasks: the last retry's, where there were any."""
     decoder = msgspec.json.Decoder(Commit)
     commits = (decoder.decode(storage.read(name)) for name in storage.list(rundir.COMMITS))
     return {commit.task: commit for commit in commits}

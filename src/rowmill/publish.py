@@ -88,7 +88,7 @@ def publish(
 def write_part(storage: Storage, spec: PartSpec) -> PartDone:
     """Write one results file: under a hidden name, then its own."""
     num_rows = 0
-    digest, pieces, size = xxhash.xxh3_64(), [], 0
+    digest, size = xxhash.xxh3_64(), 0
     target = open_draft(storage, spec.name)
     try:
         for lines in joined(storage, spec):

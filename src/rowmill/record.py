@@ -30,8 +30,8 @@ class Record(msgspec.Struct, frozen=True):
     """Whoever shows it may work on this output while its owner lives."""
     identity: dict[str, Any]
     """Settings that change answers; a job with others is refused."""
-    effort: dict[str, Any]
-    """Settings that do not, as they were at the first start."""
+    job: dict[str, Any]
+    """The whole job as it was given at the first start; secrets are references in it."""
     reasons: dict[str, str]
     """Derived value -> why."""
     versions: dict[str, str]

@@ -7,8 +7,10 @@ Memory: none.
     run.json                        identity, effort, versions, owner token, reasons
     plan/shards.jsonl               the input's slices, end to end
     plan/tasks.json                 cut once
+    plan/retry-N.json               which failed rows the N-th retry asks again
     segments/TASK/EPOCH-N.jsonl     outcomes
     commits/TASK.json               create-only: the segments that count
+    commits/TASK.rN.json            the same after the N-th retry of failed rows
     leases/TASK.json                epoch, heartbeat counter
     leases/owner.lock               flock and note of the owner (objects: leases/owner.json)
     leases/workers.lock             flock that workers of one run share
@@ -27,6 +29,7 @@ from urllib.parse import quote, unquote
 RUN = "run.json"
 SHARDS = "plan/shards.jsonl"
 TASKS = "plan/tasks.json"
+RETRIES = "plan/retry-"
 SEGMENTS = "segments/"
 COMMITS = "commits/"
 LEASES = "leases/"
@@ -40,7 +43,7 @@ DONE = "results/done.json"
 
 _FOLDERS = ("plan/", SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS)
 _SEGMENT = re.compile(r"segments/(\d+)/(\d+)-(\d+)\.jsonl")
-_COMMIT = re.compile(r"commits/(\d+)\.json")
+_COMMIT = re.compile(r"commits/(\d+)(?:\.r(\d+))?\.json")
 _LEASE = re.compile(r"leases/(\d+)\.json")
 _EVENTS = re.compile(r"events/([^/]+)\.jsonl")
 _ENGINE = re.compile(r"engines/(\d+)\.json")
@@ -65,9 +68,14 @@ def segment(task: int, epoch: int, number: int) -> str:
     return f"{segments_of(task)}{epoch:04d}-{number:05d}.jsonl"
 
 
-def commit(task: int) -> str:
-    """Name of a task's commit."""
-    return f"{COMMITS}{task:07d}.json"
+def commit(task: int, retry: int = 0) -> str:
+    """Name of a task's commit: the first, or that of a later retry. Names sort by task, then by retry."""
+    return f"{COMMITS}{task:07d}{f'.r{retry:03d}' if retry else ''}.json"
+
+
+def retry(number: int) -> str:
+    """Name of the plan of the `number`-th retry, counted from 1."""
+    return f"{RETRIES}{number:03d}.json"
 
 
 def lease(task: int) -> str:

@@ -200,7 +200,7 @@ def test_a_json_array_is_told_from_json_lines(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
-    path = os.fsencode(tmp_path) + b"/caf\xe9.jsonl"
+    path = os.fsencode(tmp_path) + b"/b\xe9.jsonl"
     try:
         with open(path, "wb") as file:  # noqa: PTH123 - `Path` takes no bytes
             file.write(b"{}\n")

@@ -62,12 +62,12 @@ def arm(step: int) -> None:
     sys.setprofile(count)
 
 
-def killed_at(step: int, act: Callable[[], None]) -> bool:
+def killed_at(step: int, act: Callable[[LocalStorage], None], storage: LocalStorage) -> bool:
     """Whether a child of ours was killed at that step before it had done."""
     pid = os.fork()
     if pid == 0:
         arm(step)
-        act()
+        act(storage)
         sys.setprofile(None)
         os._exit(0)
     _, status = os.waitpid(pid, 0)
@@ -79,7 +79,7 @@ def main(root: Path, name: str) -> None:
         storage = LocalStorage(str(root / f"{step}"))
         if name in {"replace", "swap"}:
             storage.create(NAME, OLD)
-        was_killed = killed_at(step, lambda: ACTS[name](storage))
+        was_killed = killed_at(step, ACTS[name], storage)
         try:
             content = storage.read(NAME)
         except NotThere:

@@ -1,6 +1,6 @@
 """One suite for every place that output may lie in."""
 
-import string
+import functools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -150,19 +150,24 @@ def test_a_name_stays_inside_the_root(storage: Storage, name: str) -> None:
 
 
 def test_of_many_creators_one_wins(storage: Storage) -> None:
+    def create(me: int, turn: int) -> bool:
+        return storage.create(f"commits/{turn}", b"%d" % me)
+
     for turn in range(5):
-        name = f"commits/{turn}"
-        won = race(8, lambda me, name=name: storage.create(name, b"%d" % me))  # type: ignore[misc]
+        won = race(8, functools.partial(create, turn=turn))
 
         assert sum(won) == 1
-        assert storage.read(name) == b"%d" % won.index(True)
+        assert storage.read(f"commits/{turn}") == b"%d" % won.index(True)
 
 
 def test_of_many_swappers_one_wins(storage: Storage) -> None:
+    def swap(me: int, turn: int, version: str) -> bool:
+        return bool(storage.swap("lease", b"%d %d" % (turn, me), version))
+
     storage.create("lease", b"start")
     for turn in range(5):
         version = version_of(storage, "lease")
-        won = race(8, lambda me, v=version, t=turn: bool(storage.swap("lease", b"%d %d" % (t, me), v)))  # type: ignore[misc]
+        won = race(8, functools.partial(swap, turn=turn, version=version))
 
         assert sum(won) == 1
         assert storage.read("lease") == b"%d %d" % (turn, won.index(True))
@@ -218,7 +223,9 @@ def test_objects_cannot_be_appended_to(tmp_path: Path) -> None:
         storage.appender("a")
 
 
-@pytest.mark.parametrize("url", ["s3://b/x", "gs://b/x", "az://b/x", "file:///tmp/x", "memory://"])
+@pytest.mark.parametrize(
+    "url", ["s3://b/x", "gs://b/x", "az://b/x", "file:///tmp/x", "memory://"]
+)
 def test_another_scheme_is_refused_by_name(url: str) -> None:
     with pytest.raises(ConfigError, match="local folders and `memory://NAME` only") as refusal:
         open_storage(url)
@@ -321,7 +328,7 @@ TestMemoryAgainstDict.settings = settings(
 
 @pytest.fixture
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    return lambda: tmp_path_factory.mktemp(string.ascii_lowercase[:4])
+    return lambda: tmp_path_factory.mktemp("out")
 
 
 def test_local_against_dict(folders: Callable[[], Path]) -> None:

@@ -112,8 +112,8 @@ def test_a_file_in_the_way_of_a_folder_is_named(storage: LocalStorage) -> None:
 
     with pytest.raises(StorageError, match=r"out/a/b`: Not a directory"):
         storage.create("a/b", b"")
+    storage.create("folder/x", b"")
     with pytest.raises(StorageError, match=r"Is a directory"):
-        storage.create("folder/x", b"")
         storage.replace("folder", b"")
 
 
@@ -177,9 +177,10 @@ def test_a_write_that_does_not_fit_leaves_nothing_of_it(
 ) -> None:
     appender = storage.appender("a")
     line = b"x" * 999 + b"\n"
+    for _ in range(small_files // len(line)):
+        appender.write(line)
     with pytest.raises(StorageError, match="File too large"):
-        for _ in range(100):
-            appender.write(line)
+        appender.write(line)
 
     content = storage.read("a")
     assert len(content) == appender.size == small_files // 1000 * 1000
@@ -192,9 +193,12 @@ def test_an_appender_that_failed_stays_failed(storage: LocalStorage, small_files
     with pytest.raises(StorageError, match="File too large"):
         appender.write(b"x" * (small_files + 1))
 
-    for act in (lambda: appender.write(b""), appender.flush, appender.sync):
-        with pytest.raises(StorageError, match="File too large"):
-            act()
+    with pytest.raises(StorageError, match="File too large"):
+        appender.write(b"")
+    with pytest.raises(StorageError, match="File too large"):
+        appender.flush()
+    with pytest.raises(StorageError, match="File too large"):
+        appender.sync()
     assert appender.size == 0
 
 
@@ -216,7 +220,9 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
-    mounted = subprocess.run(command, capture_output=True, check=False) if os.geteuid() == 0 else None
+    mounted = (
+        subprocess.run(command, capture_output=True, check=False) if os.geteuid() == 0 else None
+    )
     if mounted is None or mounted.returncode:
         pytest.skip("no right to mount")
     yield disk

@@ -12,7 +12,7 @@ from rowmill import __version__
 from rowmill.cli.front import Front
 from rowmill.cli.look import export, status, trace
 from rowmill.cli.voice import say
-from rowmill.cli.work import check, run
+from rowmill.cli.work import check, retry, run
 
 __all__ = ["main"]
 
@@ -40,5 +40,5 @@ def main(ctx: click.Context) -> int:
     return REFUSED
 
 
-for command in (check, export, run, status, trace):
+for command in (check, export, retry, run, status, trace):
     main.add_command(command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +13,7 @@ from rowmill.cli.voice import out, out_json, say
 
 if TYPE_CHECKING:
     from rowmill.config import EngineConfig, Job
-    from rowmill.events import Summary
+    from rowmill.events import Listener, Summary
 
 FLAGS = {
     "output": "output.path",
@@ -82,13 +82,53 @@ def run(inputs: tuple[str, ...], join: str, sets: tuple[str, ...], **flags: Any)
         say(
             "no model is named: the demo model SmolLM2-135M-Instruct answers; name one with `--model`"
         )
+    return _told(lambda listen: run_here(job, listen=listen, token=join))
+
+
+def _told(work: Callable[[Listener], Summary]) -> int:
+    """Do the work, show its progress and its end; the exit code."""
+    from rowmill.progress import open_progress, summary_lines
+
     with open_progress(say) as listen:
-        summary = run_here(job, listen=listen, token=join)
+        summary = work(listen)
     for line in summary_lines(summary):
         say(line)
     if wants_json():
         out_json(summary_record(summary))
     return int(summary.exit_code)
+
+
+@click.command()
+@click.argument("output", metavar="OUT")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="Only failures of this kind. Repeatable.",
+)
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="KEY.PATH=VALUE",
+    help="A setting that differs from the run's own. Repeatable.",
+)
+@json_option
+@debug_option
+def retry(output: str, kinds: tuple[str, ...], sets: tuple[str, ...]) -> int:
+    """Ask the failed rows of the finished run at OUT again.
+
+    The settings are those the run was started with. The last outcome of a row counts; earlier ones stay on the disk.
+    """
+    from rowmill.executors.local import retry as retry_here
+    from rowmill.executors.retrying import stored_job
+    from rowmill.job_file import load_job
+    from rowmill.storage import open_storage
+
+    settings = {**stored_job(open_storage(output)), "output.path": output}
+    job = load_job(None, settings=settings, sets=sets, check_options=_engine_mistakes)
+    return _told(lambda listen: retry_here(job, kinds=kinds, listen=listen))
 
 
 @click.command()

@@ -78,7 +78,9 @@ def check_answer(answer: Answer, sampling: Sampling) -> None:
     """
     got = len(answer.choices)
     if got < sampling.n:
-        raise ShortAnswer(reason=f"{got} of {sampling.n} choices came; those are kept, ask again")
+        raise ShortAnswer(
+            reason=f"{got} of {sampling.n} choices came; those are kept, ask again"
+        )
     texts = [choice.text for choice in answer.choices]
     if sampling.choices and not set(texts) <= set(sampling.choices):
         raise OffChoice(

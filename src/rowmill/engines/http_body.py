@@ -81,7 +81,11 @@ def sampling_fields(sampling: Sampling, *, is_chat: bool) -> dict[str, Any]:
 
 def _constraint(sampling: Sampling) -> dict[str, Any]:
     if sampling.schema:
-        named = {"name": "answer", "strict": True, "schema": msgspec.Raw(sampling.schema.encode())}
+        named = {
+            "name": "answer",
+            "strict": True,
+            "schema": msgspec.Raw(sampling.schema.encode()),
+        }
         return {"response_format": {"type": "json_schema", "json_schema": named}}
     if sampling.choices:
         return {"structured_outputs": {"choice": sampling.choices}}

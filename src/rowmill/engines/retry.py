@@ -72,7 +72,9 @@ def after_failure(
             f" `engine.max_wait_s` = {policy.max_wait_s:g}"
         )
     else:
-        wait_s = retry_after_s + draw() * min(_SPREAD_S, _SPREAD_SHARE * max(1.0, retry_after_s))
+        wait_s = retry_after_s + draw() * min(
+            _SPREAD_S, _SPREAD_SHARE * max(1.0, retry_after_s)
+        )
     if elapsed_s + wait_s > policy.budget_s:
         return GiveUp(f"after {attempts} attempts in {elapsed_s:.0f} s")
     return Wait(wait_s)

@@ -11,7 +11,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rowmill import rundir
@@ -28,7 +28,8 @@ from rowmill.executors.opening import (
 )
 from rowmill.executors.stopping import Stop
 from rowmill.executors.worker import Worker
-from rowmill.journal import Counts, read_commits
+from rowmill.executors.retrying import plan_retry
+from rowmill.journal import Again, read_commits
 from rowmill.leases import claim_output
 from rowmill.pipeline import Stations, TaskRows
 from rowmill.publish import Done, publish
@@ -62,13 +63,40 @@ def run(job: Job, *, listen: Listener | None = None, token: str = "") -> Summary
             return _run_owned(job, storage, mine, stop, listen)
 
 
+def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None) -> Summary:
+    """Ask the failed rows of a run again; the last outcome of a row wins, the earlier ones are kept beside.
+
+    Args:
+        job: the run's own (`stored_job`), or one with other settings over the same input.
+        kinds: kinds of failure to ask again; none: all.
+
+    Raises:
+        ConfigError: there is no run, or the input is another.
+    """
+    storage = open_storage(job.output.path)
+    if read_run(storage) is None:
+        raise ConfigError(reason=f"`{job.output.path}` holds no run; there is nothing to retry")
+    token = new_token()
+    with Stop() as stop, claim_output(storage, token=token, lease_s=job.run.lease_s):
+        _end_orphans(storage)
+        again = plan_retry(storage, tuple(kinds))
+        return _run_owned(job, storage, token, stop, listen, again)
+
+
 def _run_owned(
-    job: Job, storage: Storage, token: str, stop: Stop, listen: Listener | None
+    job: Job,
+    storage: Storage,
+    token: str,
+    stop: Stop,
+    listen: Listener | None,
+    again: dict[int, Again] | None = None,
 ) -> Summary:
-    opened = open_run(job, storage, token=token)
+    opened = open_run(job, storage, token=token, is_retry=again is not None)
     if opened.words.job.validate_.strict and opened.is_new:
         refuse_bad_rows(opened)
-    worker = Worker(opened, storage, name=worker_name(), token=token, stop=stop, listen=listen)
+    worker = Worker(
+        opened, storage, name=worker_name(), token=token, stop=stop, listen=listen, again=again
+    )
     worker.work()
     done = _publish_if_whole(opened, storage)
     return _summary(opened, storage, worker, stop, done)

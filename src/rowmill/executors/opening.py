@@ -123,8 +123,11 @@ class Opened(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def open_run(job: Job, storage: Storage, *, token: str) -> Opened:
+def open_run(job: Job, storage: Storage, *, token: str, is_retry: bool = False) -> Opened:
     """Read the input's shape and compare with the run that lies at the output, if one does.
+
+    Args:
+        is_retry: settings may differ from the run's; the input may not.
 
     Raises:
         BadSource: the input cannot be read.
@@ -144,7 +147,8 @@ def open_run(job: Job, storage: Storage, *, token: str) -> Opened:
             " put the old files back, or take another `-o`"
         )
         raise RunMismatch(reason=reason, keys=["source"])
-    check_same(record.identity, identity(words), job.output.path)
+    if not is_retry:
+        check_same(record.identity, identity(words), job.output.path)
     source = open_recorded(record.files, cut_.shards, paths=job.source)
     cut_ = msgspec.structs.replace(cut_, shards=source.shards)
     return Opened(words, record, cut_, Places(cut_), is_new=False, notes=[])
@@ -160,7 +164,7 @@ def new_run(words: Words, source: Source, token: str) -> Opened:
     record = Record(
         token=token,
         identity=identity(words),
-        effort=effort(job),
+        job=job.model_dump(mode="json", by_alias=True, exclude_defaults=True),
         reasons=reasons(words, cut_),
         versions=versions(),
         files=source.files,
@@ -207,7 +211,7 @@ def identity(words: Words) -> dict[str, Any]:
         flat["engine.model"] = model_identity(job.engine.model)
     if job.run.limit is not None:
         flat["run.limit"] = job.run.limit
-    return flat | tree | words.measure.identity()
+    return {**flat, **tree, **words.measure.identity()}
 
 
 def is_identity(engine: EngineConfig, key: str) -> bool:
@@ -222,12 +226,6 @@ def model_identity(model: str) -> str:
     if path.is_file():
         return f"{path.name} ({path.stat().st_size} bytes)"
     return path.name if path.is_dir() else model
-
-
-def effort(job: Job) -> dict[str, Any]:
-    """Settings that change no answer, as they are now; secrets are references and stay so."""
-    tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return {key: tree[key] for key in ("engine", *EFFORT_TABLES) if key in tree}
 
 
 def reasons(words: Words, cut_: Cut) -> dict[str, str]:

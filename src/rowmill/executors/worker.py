@@ -23,7 +23,7 @@ from rowmill.executors.opening import Opened, start_run
 from rowmill.executors.stopping import Stop
 from rowmill.feed import Feed
 from rowmill.flow import Buffer, Keeper, fill
-from rowmill.journal import Counts, TaskLog, read_commits
+from rowmill.journal import Again, Counts, TaskLog, read_commits
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
 from rowmill.pipeline import Stations, TaskRows, Window
@@ -50,7 +50,9 @@ class Worker:
         token: str,
         stop: Stop,
         listen: Listener | None,
+        again: dict[int, Again] | None = None,
     ) -> None:
+        """Prepare the work; `again` names the tasks whose failed rows are asked once more, and no others are done."""
         job = opened.words.job
         self._opened, self._storage, self._name = opened, storage, name
         self._job, self._stop, self._listen = job, stop, listen
@@ -67,10 +69,14 @@ class Worker:
         self._supervisor: Supervisor | None = None
         self._receiver: threading.Thread | None = None
         self._receive_error: BaseException | None = None
-        self._commits = read_commits(storage)
+        commits = read_commits(storage)
+        self._again = again or {}
+        self._todo = [t for t in range(opened.cut.num_tasks) if t not in commits]
+        if again is not None:
+            self._todo = list(again)
         self._resumed = Counts()
-        for commit in self._commits.values():
-            self._resumed.merge(commit.counts)
+        for task in commits.keys() - set(self._todo):
+            self._resumed.merge(commits[task].counts)
         self.total = opened.cut.num_lines
         """Rows of the run as far as known: lines, less the blank ones met."""
         self._log = EventLog(storage, name)
@@ -84,7 +90,7 @@ class Worker:
             ConfigError: the first rows show that the job is to be refused.
             EngineDied, StorageError: what was done is kept.
         """
-        if len(self._commits) == self._opened.cut.num_tasks:
+        if not self._todo:
             return
         self._began = time.monotonic()
         with self._leases:
@@ -121,7 +127,7 @@ class Worker:
 
     def _claims(self) -> Iterator[TaskRows | None]:
         """Tasks this worker may do, in order; waits for those that others hold, in case they die."""
-        todo = [t for t in range(self._opened.cut.num_tasks) if t not in self._commits]
+        todo = self._todo
         while todo and not self._stop:
             left = []
             for task in todo:
@@ -130,17 +136,21 @@ class Worker:
                     left.append(task)
                 else:
                     yield self._claimed(task, epoch)
-            todo = [t for t in left if self._storage.size(rundir.commit(t)) is None]
+            todo = [t for t in left if self._storage.size(self._commit_name(t)) is None]
             if todo:
                 yield None
                 time.sleep(TICK_S)
 
     def _claimed(self, task: int, epoch: int) -> TaskRows:
-        log = TaskLog(self._storage, task, epoch)
+        log = TaskLog(self._storage, task, epoch, self._again.get(task))
         self._resumed.merge(log.counts)
         self._tasks.open(log)
         done = set(log.done) if log.done else set()
         return TaskRows(task, list(self._opened.places.task_slices(task)), done)
+
+    def _commit_name(self, task: int) -> str:
+        again = self._again.get(task)
+        return rundir.commit(task, again.retry if again else 0)
 
     def _check_first_rows(self) -> None:
         """Wait until the first rows are checked; refuse the job before anything is asked or kept.

@@ -26,7 +26,7 @@ from typing import Self
 import msgspec
 
 from rowmill import rundir
-from rowmill.errors import BadOutput
+from rowmill.errors import BadOutput, StorageError
 from rowmill.leases.note import (
     Member,
     OwnerNote,
@@ -47,14 +47,17 @@ LOOK_AGAIN_S = 0.01
 class FlockedOwner:
     """A lock held for as long as it is open."""
 
-    def __init__(self, path: Path, fd: int, *, token: str, has_joined: bool) -> None:
+    def __init__(
+        self, path: Path, fd: int, *, token: str, has_joined: bool, is_named: bool
+    ) -> None:
         self.token = token
         self.has_joined = has_joined
+        self._is_named = is_named
         self._path = path
         self._fd = fd
         # A forked child shares the lock, and would keep it after our death.
         mine = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _close_if_alive(mine))
+        os.register_at_fork(after_in_child=lambda: _drop_if_alive(mine))
 
     def is_lost(self) -> bool:
         """True where the lock's file was removed: another may now hold one of the same name."""
@@ -64,7 +67,15 @@ class FlockedOwner:
             return True
 
     def close(self) -> None:
-        """Let go of the lock."""
+        """Let go of the lock; the one that the note names takes its name out of it."""
+        if self._fd >= 0 and self._is_named:
+            # So that the next owner's rivals are not told our name before it has written its own.
+            with contextlib.suppress(StorageError):
+                _write_note(self._path, self._fd, OwnerNote(self.token, []))
+        self.drop()
+
+    def drop(self) -> None:
+        """Close this process's descriptor and change nothing."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
@@ -89,11 +100,12 @@ def claim(storage: LocalStorage, *, token: str | None) -> FlockedOwner:
         if fd is not None:
             return _lead(storage, fd, token)
         note = current_note(storage)
-        if note is not None and not is_gone(note.members[0]):
+        holder = note.members[0] if note and note.members else None
+        if note and holder and not is_gone(holder):
             return _join(storage, note, token)
         # Not written yet, or of a process that is dying: its lock is about to change hands.
         if time.monotonic() > give_up_at:
-            raise in_use(storage, note.members[0] if note else None)
+            raise in_use(storage, holder)
         time.sleep(LOOK_AGAIN_S)
 
 
@@ -114,7 +126,7 @@ def _lead(storage: LocalStorage, fd: int, token: str | None) -> FlockedOwner:
     except BaseException:
         os.close(fd)
         raise
-    return FlockedOwner(path, fd, token=note.token, has_joined=False)
+    return FlockedOwner(path, fd, token=note.token, has_joined=alone is None, is_named=True)
 
 
 def _join(storage: LocalStorage, note: OwnerNote, token: str | None) -> FlockedOwner:
@@ -129,12 +141,12 @@ def _join(storage: LocalStorage, note: OwnerNote, token: str | None) -> FlockedO
     now = current_note(storage)
     if now is None or now.token != token:
         os.close(fd)
-        raise in_use(storage, now.members[0] if now else None)
+        raise in_use(storage, now.members[0] if now and now.members else None)
     path = storage.path(rundir.WORKERS_LOCK)
     with _told(path):
         os.lseek(fd, 0, os.SEEK_END)
         write_all(fd, msgspec.json.encode(this_process()) + b"\n")
-    return FlockedOwner(path, fd, token=now.token, has_joined=True)
+    return FlockedOwner(path, fd, token=now.token, has_joined=True, is_named=False)
 
 
 def _try_lock(storage: LocalStorage, name: str, mode: int) -> int | None:
@@ -154,6 +166,7 @@ def _write_note(path: Path, fd: int, note: OwnerNote) -> None:
     """In place: a new file of this name would not carry the lock."""
     with _told(path):
         os.ftruncate(fd, 0)
+        os.lseek(fd, 0, os.SEEK_SET)
         write_all(fd, msgspec.json.encode(note))
         os.fsync(fd)
 
@@ -177,7 +190,7 @@ def _told(path: Path) -> Iterator[None]:
         raise told(path, error) from error
 
 
-def _close_if_alive(owner: weakref.ref[FlockedOwner]) -> None:
+def _drop_if_alive(owner: weakref.ref[FlockedOwner]) -> None:
     alive = owner()
     if alive is not None:
-        alive.close()
+        alive.drop()

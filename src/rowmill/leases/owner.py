@@ -22,7 +22,7 @@ class Owner(Protocol):
     token: str
     """Of the run: workers that name it may join."""
     has_joined: bool
-    """False for the one process that came first."""
+    """Whether others of the run lived already; False for one that is alone, until others join it."""
 
     def is_lost(self) -> bool:
         """Whether the output has passed to another run, or was taken away."""

@@ -69,7 +69,13 @@ class JsonTokenizer:
         self.digest = xxhash.xxh3_128_hexdigest(description.encode())
 
     def encode_batch(self, texts: Sequence[str], *, add_special: bool) -> tuple[Ids, Stops]:
-        encodings = self._library.encode_batch_fast(list(texts), add_special_tokens=add_special)
+        try:
+            encodings = self._library.encode_batch_fast(
+                list(texts), add_special_tokens=add_special
+            )
+        except TypeError:
+            "".join(texts).encode()  # raises where the cause is half a character
+            raise
         return _packed([encoding.ids for encoding in encodings])
 
     def encode_marked(
@@ -156,7 +162,8 @@ def _forbid_later_prefix(part: Any) -> bool:
     if not isinstance(part, dict):
         return False
     if part.get("type") == "Sequence":
-        return any([_forbid_later_prefix(child) for child in part.get("pretokenizers", ())])
+        found = [_forbid_later_prefix(child) for child in part.get("pretokenizers", ())]
+        return any(found)
     if part.get("type") == "Metaspace" and part.get("prepend_scheme") == "first":
         part["prepend_scheme"] = "never"
         return True

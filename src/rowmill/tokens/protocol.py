@@ -44,6 +44,9 @@ class Tokenizer(Protocol):
         Args:
             texts: What to encode.
             add_special: Put BOS (and what else the model wants) around each text.
+
+        Raises:
+            UnicodeEncodeError: a text holds half a surrogate pair.
         """
         ...
 

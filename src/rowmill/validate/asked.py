@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -29,8 +29,8 @@ _PLAIN = Sampling()
 Check = Callable[[Any, str], dict[str, Any]]
 
 
-def _wrong(field: str, found: str, expected: str) -> InvalidRow:
-    return InvalidRow(reason=f"`{field}` is {found}, expected {expected}")
+def _refuse(field: str, found: str, expected: str) -> NoReturn:
+    raise InvalidRow(reason=f"`{field}` is {found}, expected {expected}")
 
 
 def _whole(name: str, least: int, most: int) -> Check:
@@ -39,7 +39,7 @@ def _whole(name: str, least: int, most: int) -> Check:
         # A table with gaps writes its whole numbers as 64.0.
         if not is_number or value != value // 1 or not least <= value <= most:
             bound = f"of {least} or more" if most >= 2**31 else f"from {least} to {most}"
-            raise _wrong(field, _number_or_kind(value), f"a whole number {bound}")
+            _refuse(field, _number_or_kind(value), f"a whole number {bound}")
         return {name: int(value)}
 
     return check
@@ -49,7 +49,7 @@ def _real(name: str, allowed: str, is_allowed: Callable[[float], bool]) -> Check
     def check(value: Any, field: str) -> dict[str, Any]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not math.isfinite(value) or not is_allowed(value):
-            raise _wrong(field, _number_or_kind(value), f"a number{allowed}")
+            _refuse(field, _number_or_kind(value), f"a number{allowed}")
         return {name: float(value)}
 
     return check
@@ -67,30 +67,30 @@ def _stop(value: Any, field: str) -> dict[str, Any]:
 def _choices(value: Any, field: str) -> dict[str, Any]:
     chosen = _strings(value, field)
     if not chosen:
-        raise _wrong(field, "an empty list", "a list of non-empty strings")
+        _refuse(field, "an empty list", "a list of non-empty strings")
     return {**_CONSTRAINTS, "choices": chosen}
 
 
 def _strings(value: Any, field: str) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise _wrong(field, what_is(value), "a list of non-empty strings")
+        _refuse(field, what_is(value), "a list of non-empty strings")
     for i, entry in enumerate(value):
         if not isinstance(entry, str) or not entry:
-            raise _wrong(f"{field}[{i}]", what_is(entry), "a non-empty string")
+            _refuse(f"{field}[{i}]", what_is(entry), "a non-empty string")
     return tuple(value)
 
 
 def _regex(value: Any, field: str) -> dict[str, Any]:
     if not isinstance(value, str) or not value:
-        raise _wrong(field, what_is(value), "a regular expression")
+        _refuse(field, what_is(value), "a regular expression")
     if not is_balanced(value):
-        raise _wrong(field, "a string with an open bracket", "a regular expression")
+        _refuse(field, "a string with an open bracket", "a regular expression")
     return {**_CONSTRAINTS, "regex": value}
 
 
 def _schema(value: Any, field: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _wrong(field, what_is(value), "a JSON Schema object")
+        _refuse(field, what_is(value), "a JSON Schema object")
     mistake = schema_mistake(value, field)
     if mistake:
         raise InvalidRow(reason=mistake)
@@ -99,17 +99,17 @@ def _schema(value: Any, field: str) -> dict[str, Any]:
 
 def _response_format(value: Any, field: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _wrong(field, what_is(value), "an object with `type`")
+        _refuse(field, what_is(value), "an object with `type`")
     kind = value.get("type")
     if kind == "text":
         return {}
     if kind == "json_object":
         return {**_CONSTRAINTS, "schema": '{"type": "object"}'}
     if kind != "json_schema":
-        raise _wrong(f"{field}.type", word(kind), "one of `text`, `json_object`, `json_schema`")
+        _refuse(f"{field}.type", word(kind), "one of `text`, `json_object`, `json_schema`")
     named = value.get("json_schema")
     if not isinstance(named, dict):
-        raise _wrong(f"{field}.json_schema", what_is(named), "an object with `schema`")
+        _refuse(f"{field}.json_schema", what_is(named), "an object with `schema`")
     return _schema(named.get("schema"), f"{field}.json_schema.schema")
 
 
@@ -122,7 +122,7 @@ def _logprobs(value: Any, field: str) -> dict[str, Any]:
 def _flag(name: str) -> Check:
     def check(value: Any, field: str) -> dict[str, Any]:
         if not isinstance(value, bool):
-            raise _wrong(field, what_is(value), "true or false")
+            _refuse(field, what_is(value), "true or false")
         return {name: value}
 
     return check

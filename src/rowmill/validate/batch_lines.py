@@ -23,7 +23,11 @@ _NO_MATTER = frozenset(("metadata", "service_tier", "store", "stream_options", "
 
 def is_batch_line(columns: Columns) -> bool:
     """True for rows with `url` and `body`, and `method` or `custom_id`."""
-    return "body" in columns and "url" in columns and bool({"method", "custom_id"} & columns.keys())
+    return (
+        "body" in columns
+        and "url" in columns
+        and bool({"method", "custom_id"} & columns.keys())
+    )
 
 
 def batch_request(
@@ -84,7 +88,9 @@ def _check_model(body: Columns, model: str) -> None:
     asked = value_of(body.get("model", b"null"), "body.model")
     if asked is None or not model or asked == model:
         return
-    reason = f"`body.model` is {word(asked)}, expected the job's `engine.model`, `{model}`, or none"
+    reason = (
+        f"`body.model` is {word(asked)}, expected the job's `engine.model`, `{model}`, or none"
+    )
     raise InvalidRow(reason=reason)
 
 
@@ -100,7 +106,9 @@ def _extra(body: Columns, way: Way) -> bytes:
         return b""
     if not others:
         return b""
-    values: dict[str, Any] = {name: value_of(raw, f"body.{name}") for name, raw in others.items()}
+    values: dict[str, Any] = {
+        name: value_of(raw, f"body.{name}") for name, raw in others.items()
+    }
     return msgspec.json.encode(values)
 
 

@@ -8,7 +8,7 @@ Knows nothing of: templates; which role may follow which is theirs to say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -30,7 +30,7 @@ def check_messages(value: Any, field: str) -> list[Message]:
         InvalidRow: names the message by its index, what was found and what was expected.
     """
     if not isinstance(value, list) or not value:
-        raise _wrong(field, what_is(value), "a non-empty list of messages")
+        _refuse(field, what_is(value), "a non-empty list of messages")
     return [_message(message, f"{field}[{i}]") for i, message in enumerate(value)]
 
 
@@ -43,28 +43,28 @@ def check_tools(value: Any, field: str) -> list[dict[str, Any]] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not value:
-        raise _wrong(field, what_is(value), "a non-empty list of tools")
+        _refuse(field, what_is(value), "a non-empty list of tools")
     for i, tool in enumerate(value):
         function = tool.get("function") if isinstance(tool, dict) else None
         if not isinstance(function, dict):
-            raise _wrong(f"{field}[{i}]", what_is(tool), "an object with `function`")
+            _refuse(f"{field}[{i}]", what_is(tool), "an object with `function`")
         if not isinstance(function.get("name"), str):
             where = f"{field}[{i}].function.name"
-            raise _wrong(where, what_is(function.get("name")), "a string")
+            _refuse(where, what_is(function.get("name")), "a string")
     return value
 
 
-def _wrong(where: str, found: str, expected: str) -> InvalidRow:
-    return InvalidRow(reason=f"`{where}` is {found}, expected {expected}")
+def _refuse(where: str, found: str, expected: str) -> NoReturn:
+    raise InvalidRow(reason=f"`{where}` is {found}, expected {expected}")
 
 
 def _message(message: Any, where: str) -> Message:
     if not isinstance(message, dict):
-        raise _wrong(where, what_is(message), "an object with `role` and `content`")
+        _refuse(where, what_is(message), "an object with `role` and `content`")
     role = message.get("role")
-    if role not in _ROLES if isinstance(role, str) else True:
+    if not isinstance(role, str) or role not in _ROLES:
         found = word(role) if "role" in message else "absent"
-        raise _wrong(f"{where}.role", found, f"one of {_ROLE_NAMES}")
+        _refuse(f"{where}.role", found, f"one of {_ROLE_NAMES}")
     calls = message.get("tool_calls")
     content = message.get("content")
     if isinstance(content, str) and calls is None:
@@ -84,37 +84,37 @@ def _content(content: Any, where: str, *, may_lack: bool) -> str:
     if content is None and may_lack:
         return ""
     if not isinstance(content, list) or not content:
-        raise _wrong(where, what_is(content), "a string or a non-empty list of text parts")
+        _refuse(where, what_is(content), "a string or a non-empty list of text parts")
     return "\n".join(_part_text(part, f"{where}[{i}]") for i, part in enumerate(content))
 
 
 def _part_text(part: Any, where: str) -> str:
     if not isinstance(part, dict):
-        raise _wrong(where, what_is(part), 'an object such as {"type": "text", "text": ...}')
+        _refuse(where, what_is(part), 'an object such as {"type": "text", "text": ...}')
     if part.get("type") != "text":
         found = f"a part of type {word(part.get('type'))}"
-        raise _wrong(where, found, "a `text` part; this version reads no other")
+        _refuse(where, found, "a `text` part; this version reads no other")
     text = part.get("text")
     if not isinstance(text, str):
-        raise _wrong(f"{where}.text", what_is(text), "a string")
+        _refuse(f"{where}.text", what_is(text), "a string")
     return text
 
 
 def _tool_calls(calls: Any, role: str, where: str) -> list[Message]:
     where = f"{where}.tool_calls"
     if role != "assistant":
-        raise _wrong(where, f"in a message of role `{role}`", "it in `assistant` messages only")
+        _refuse(where, f"in a message of role `{role}`", "it in `assistant` messages only")
     if not isinstance(calls, list):
-        raise _wrong(where, what_is(calls), "a list")
+        _refuse(where, what_is(calls), "a list")
     return [_tool_call(call, f"{where}[{i}]") for i, call in enumerate(calls)]
 
 
 def _tool_call(call: Any, where: str) -> Message:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
-        raise _wrong(where, what_is(call), "an object with `function`")
+        _refuse(where, what_is(call), "an object with `function`")
     if not isinstance(function.get("name"), str):
-        raise _wrong(f"{where}.function.name", what_is(function.get("name")), "a string")
+        _refuse(f"{where}.function.name", what_is(function.get("name")), "a string")
     where = f"{where}.function.arguments"
     arguments = _arguments(function.get("arguments"), where)
     return {**call, "function": {**function, "arguments": arguments}}
@@ -127,11 +127,12 @@ def _arguments(value: Any, where: str) -> Any:
             value = msgspec.json.decode(value) if value.strip() else None
         except (msgspec.MsgspecError, RecursionError) as error:
             expected = "the JSON text of an object"
-            raise _wrong(where, "a string that is no JSON", expected) from error
+            reason = f"`{where}` is a string that is no JSON, expected {expected}"
+            raise InvalidRow(reason=reason) from error
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _wrong(where, what_is(value), "an object or its JSON text")
+        _refuse(where, what_is(value), "an object or its JSON text")
     return value
 
 

@@ -1,18 +1,23 @@
 """The user's own id of a row, in one spelling.
 
-Promises: 1 and "1" differ; composed and decomposed letters differ; `"a"` and `"\\u0061"` are the same;
+Promises: 1 and "1" differ; composed and decomposed letters differ; a letter and its escape are the same;
 numbers keep their digits.
 Knows nothing of: whether ids repeat.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
+from msgspec import Raw
 
-from rowmill.errors import InvalidRow
-from rowmill.validate.lines import value_of, what_is
+from rowmill.errors import InvalidRow, RowError
+from rowmill.rows import Row
+from rowmill.validate.lines import split_columns, value_of
 
-NONE = (b"", b"null", b'""')
+_NONE = (b"", b"null", b'""')
+_QUOTE, _LIST, _OBJECT = b'"[{'
 
 
 def canonical_id(raw: bytes, field: str) -> bytes:
@@ -21,11 +26,45 @@ def canonical_id(raw: bytes, field: str) -> bytes:
     Raises:
         InvalidRow: a list or an object.
     """
-    if raw in NONE:
+    if raw in _NONE:
         return b""
-    if raw[0] == 34:  # a string; without a backslash JSON has one spelling for it
+    if raw[0] == _QUOTE:  # a string; without a backslash JSON has one spelling for it
         return raw if b"\\" not in raw else msgspec.json.encode(value_of(raw, field))
-    if raw[0] in b"[{":
-        reason = f"`{field}` is {what_is([0] if raw[0] == 91 else {0: 0})}, expected a string or a number as id"
+    if raw[0] in (_LIST, _OBJECT):
+        found = "a list" if raw[0] == _LIST else "an object"
+        reason = f"`{field}` is {found}, expected a string or a number as id"
         raise InvalidRow(reason=reason)
     return raw
+
+
+class IdColumns:
+    """The columns that may hold the id; the first that does, counts."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        fields = [(f"found{i}", Raw, Raw()) for i in range(len(names))]
+        renamed = {f"found{i}": name for i, name in enumerate(names)}
+        struct = msgspec.defstruct("Ids", fields, rename=renamed, gc=False)
+        self._decode = msgspec.json.Decoder(struct).decode
+
+    def among(self, columns: Mapping[str, bytes]) -> bytes:
+        """Canonical id of a row; empty for none. Raises InvalidRow for a list or an object."""
+        for name in self.names:
+            found = canonical_id(columns.get(name, b""), name)
+            if found:
+                return found
+        return b""
+
+    def of(self, row: Row) -> bytes:
+        """As `among`, from the line; empty where it cannot be read."""
+        try:
+            return self.among(self._columns(row.line))
+        except RowError:
+            return b""
+
+    def _columns(self, line: bytes) -> Mapping[str, bytes]:
+        try:
+            found = msgspec.structs.astuple(self._decode(line))
+        except (msgspec.MsgspecError, RecursionError):
+            return split_columns(line)
+        return {name: bytes(raw) for name, raw in zip(self.names, found, strict=True)}

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from rowmill.errors import ConfigError, InvalidRow
 from rowmill.validate.lines import Columns, shown, value_of
@@ -38,7 +39,7 @@ class Digits(float):
     __repr__ = __str__
 
 
-class _Null(Exception):  # noqa: N818 - a signal, not an error of ours
+class _Null(Exception):
     """A null was about to be printed."""
 
 
@@ -103,7 +104,9 @@ def _printed(value: Any) -> Any:
 
 def _json_text(value: Any) -> str:
     if isinstance(value, dict):
-        pairs = (f"{json.dumps(k, ensure_ascii=False)}: {_json_text(v)}" for k, v in value.items())
+        pairs = (
+            f"{json.dumps(k, ensure_ascii=False)}: {_json_text(v)}" for k, v in value.items()
+        )
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_json_text, value)) + "]"

@@ -144,6 +144,7 @@ def value_of(raw: bytes, field: str) -> Any:
 
     Raises:
         InvalidRow: it holds a lone surrogate, or a number out of range.
+        Unreadable: it is no UTF-8.
     """
     try:
         return msgspec.json.decode(raw)
@@ -151,11 +152,22 @@ def value_of(raw: bytes, field: str) -> Any:
         reason = f"`{field}` holds a number out of range; expected one that a float can hold"
         raise InvalidRow(reason=reason) from error
     except msgspec.DecodeError as error:
+        if not _is_utf8(raw):
+            reason = f"`{field}` is no UTF-8, expected a file in UTF-8"
+            raise Unreadable(reason=reason) from error
         reason = f"`{field}` holds half a surrogate pair (\\ud800 to \\udfff), expected whole characters"
         raise InvalidRow(reason=reason) from error
     except RecursionError as error:
         reason = f"`{field}` is nested too deeply; flatten it"
         raise InvalidRow(reason=reason) from error
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def shown(name: str) -> str:

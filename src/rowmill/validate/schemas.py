@@ -72,6 +72,11 @@ def _keyword_mistakes(schema: dict[str, Any], where: str, root: Any) -> Iterator
         yield f"`{where}.required` is no list of strings, expected names of properties"
     if "enum" in schema and not (isinstance(schema["enum"], list) and schema["enum"]):
         yield f"`{where}.enum` is no non-empty list, expected the allowed values"
+    yield from _string_mistakes(schema, where, root)
+    yield from _number_mistakes(schema, where)
+
+
+def _string_mistakes(schema: dict[str, Any], where: str, root: Any) -> Iterator[str]:
     for name in _STRINGS:
         if name in schema and not isinstance(schema[name], str):
             yield f"`{where}.{name}` is no string"
@@ -85,7 +90,6 @@ def _keyword_mistakes(schema: dict[str, Any], where: str, root: Any) -> Iterator
         and not _resolves(reference, root)
     ):
         yield f"`{where}.$ref` points to nothing in this schema"
-    yield from _number_mistakes(schema, where)
 
 
 def is_balanced(pattern: str) -> bool:

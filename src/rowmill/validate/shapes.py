@@ -7,7 +7,7 @@ Knows nothing of: which column something came from, beyond its name in sentences
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -86,10 +86,10 @@ def _chat(
 def ids_request(way: Way, asked: Asked, value: Any, field: str) -> Request:
     """Token ids as they are. Raises InvalidRow where one cannot be an id."""
     if not isinstance(value, list) or not value:
-        raise _wrong(field, value, "a non-empty list of token ids")
+        _refuse(field, value, "a non-empty list of token ids")
     for i, number in enumerate(value):
         if not isinstance(number, int) or isinstance(number, bool):
-            raise _wrong(f"{field}[{i}]", number, "a token id, as all of the list")
+            _refuse(f"{field}[{i}]", number, "a token id, as all of the list")
         if not 0 <= number <= _MAX_ID:
             reason = f"`{field}[{i}]` is {number}, expected a token id from 0 to {_MAX_ID}"
             raise InvalidRow(reason=reason)
@@ -108,7 +108,7 @@ def prompt_request(way: Way, asked: Asked, raw: bytes, field: str, tools: Any) -
     value = value_of(raw, field)
     if isinstance(value, str):
         if not value:
-            raise _wrong(field, value, "text")
+            _refuse(field, value, "text")
         if tools is not None and not way.wraps_text:
             reason = f"`tools` beside a raw `{field}`, expected them beside `messages`"
             raise InvalidRow(reason=reason)
@@ -117,12 +117,12 @@ def prompt_request(way: Way, asked: Asked, raw: bytes, field: str, tools: Any) -
         reason = f"`{field}` is a list of {len(value)} strings, expected one prompt a row; write a row for each"
         raise InvalidRow(reason=reason)
     if not isinstance(value, list) or not value:
-        raise _wrong(field, value, "text, or a list of token ids")
+        _refuse(field, value, "text, or a list of token ids")
     return ids_request(way, asked, value, field)
 
 
-def _wrong(field: str, value: Any, expected: str) -> InvalidRow:
-    return InvalidRow(reason=f"`{field}` is {what_is(value)}, expected {expected}")
+def _refuse(field: str, value: Any, expected: str) -> NoReturn:
+    raise InvalidRow(reason=f"`{field}` is {what_is(value)}, expected {expected}")
 
 
 def row_tools(row: Mapping[str, bytes], field: str) -> Any:
@@ -136,5 +136,3 @@ def with_tools(columns: Mapping[str, bytes], way: Way) -> bytes:
     if not way.is_wire or columns.get("tools", b"null") == b"null":
         return b""
     return b'{"tools":' + columns["tools"] + b"}"
-
-

@@ -11,7 +11,7 @@ Memory: an index of 24 bytes a row of the open task; the outcomes of one checkpo
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -132,11 +132,18 @@ class OpenSegment:
 
 
 def scan(
-    storage: Storage, name: str, index: RowIndex, *, segment: int, done: set[int]
+    storage: Storage,
+    name: str,
+    index: RowIndex,
+    *,
+    segment: int,
+    done: set[int],
+    leave: Callable[[Outcome], bool] | None = None,
 ) -> tuple[SegmentRef, list[Outcome]]:
     """Read what a dead writer left: whole lines go into `index`, a torn tail does not count.
 
-    Rows whose key is in `done` already are passed over; keys taken are added to it.
+    Rows whose key is in `done` already are passed over, as are those that `leave` says so of;
+    keys taken are added to `done`.
     """
     content = storage.read(name)
     outcomes: list[Outcome] = []
@@ -150,7 +157,7 @@ def scan(
                 outcome = _decoder.decode(line)
             except msgspec.DecodeError:
                 break
-            if outcome.key not in done:
+            if outcome.key not in done and not (leave and leave(outcome)):
                 done.add(outcome.key)
                 outcomes.append(outcome)
                 starts.append(start)

@@ -1,0 +1,236 @@
+"""Prompts -> Outcomes, by llama.cpp in this process: GGUF models, on a CPU too.
+
+Promises: rows enter as token ids and batch continuously; the KV cache is never asked for more tokens than it has,
+as one overflow there fails every row in it.
+Knows nothing of: what is asked of the library for a row, see llamacpp_ask.py.
+Memory: the weights, and `n_ctx` tokens of KV cache shared by all seats. Threads: a blocking call a seat.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from rowmill import errors
+from rowmill.config import EngineConfig
+from rowmill.engines.llamacpp_ask import Sample, read_sample, request, room_for
+from rowmill.engines.llamacpp_seats import Room, SeatedRow
+from rowmill.engines.options import Options, mistakes, parse
+from rowmill.engines.protocol import Feed
+from rowmill.rows import Limits, Outcome
+
+_SEATS = 8
+"""Rows/s at 1, 4, 8, 16 seats were 6.5, 7.2, 7.5, 7.7 on two cores."""
+_CONTEXT = 8192
+_SEAT_TOKENS = 1024
+_TRIES = 3
+_ERRORS_ONLY = 1
+_SAMPLING = (
+    "top_k",
+    "min_p",
+    "n",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "logprobs",
+    "choices",
+    "schema",
+    "ignore_eos",
+    "return_token_ids",
+)
+
+
+class LlamaOptions(Options):
+    """Settings of engine `llamacpp`."""
+
+    threads: int | None = Field(default=None, gt=0)
+    """Processor threads. None: the cores this process may use."""
+    n_ctx: int | None = Field(default=None, gt=0)
+    """Tokens the KV cache holds, shared by all seats. None: 1,024 a seat, but `max_model_len` at least."""
+    n_batch: int | None = Field(default=None, gt=0)
+    """Most tokens of a step. None: llama.cpp's default."""
+    n_ubatch: int | None = Field(default=None, gt=0)
+    """Most tokens computed at once. None: llama.cpp's default."""
+    n_gpu_layers: int | None = Field(default=None, ge=0)
+    """Layers that lie on a GPU. None: llama.cpp's choice."""
+
+
+def check_options(engine: EngineConfig) -> list[str]:
+    """Mistakes in the settings of this engine, a sentence each."""
+    found = mistakes(LlamaOptions, engine)
+    path = Path(engine.model).expanduser()
+    if not path.is_file():
+        found.append(f"`engine.model`: there is no file `{path}`; give the path of a GGUF file")
+    n_ctx = engine.options.get("n_ctx")
+    if not found and n_ctx and n_ctx < (engine.max_model_len or 0):
+        found.append(f"`engine.n_ctx` = {n_ctx} is less than `engine.max_model_len`; raise it")
+    return found
+
+
+def declare(engine: EngineConfig) -> Limits:
+    """What the file's metadata and the settings say, without loading the model.
+
+    Raises:
+        BadJob: Mistakes in its settings.
+        ConfigError: The model is no GGUF file.
+    """
+    from rowmill.tokens.gguf_file import read_metadata
+
+    found = check_options(engine)
+    if found:
+        raise errors.BadJob(where="engine `llamacpp`", mistakes=found)
+    options = parse(LlamaOptions, engine)
+    path = Path(engine.model).expanduser()
+    metadata = read_metadata(path)
+    architecture = bytes(metadata.get("general.architecture", b"")).decode()
+    trained = int(metadata.get(f"{architecture}.context_length", 0)) or _CONTEXT
+    longest = engine.max_model_len or options.n_ctx or min(trained, _CONTEXT)
+    seats = engine.seats or _SEATS
+    return Limits(
+        takes="ids",
+        max_model_tokens=min(longest, trained),
+        seats=seats,
+        kv_tokens=options.n_ctx or max(longest, seats * _SEAT_TOKENS),
+        sampling=_SAMPLING,
+        about=f"llama.cpp: {path.name}",
+    )
+
+
+def open(engine: EngineConfig) -> Llama:
+    """Load the model.
+
+    Raises:
+        BadJob: Mistakes in its settings.
+        MissingExtra: xllamacpp is not installed.
+        EngineDied: llama.cpp cannot load the model.
+    """
+    limits = declare(engine)
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise errors.MissingExtra(what="`xllamacpp`", extra="llamacpp") from error
+    settings = _settings(xllamacpp.CommonParams(), engine, limits)
+    try:
+        server = xllamacpp.Server(settings)
+    except RuntimeError as error:
+        reason = f"llama.cpp cannot load `{engine.model}`: {error}; see the engine's log"
+        raise errors.EngineDied(reason=reason) from error
+    return Llama(server, limits)
+
+
+class Llama:
+    """A loaded model."""
+
+    def __init__(self, server: Any, limits: Limits) -> None:
+        self.limits = limits
+        self._server = server
+        self._room = Room(limits.kv_tokens)
+        self._rows: queue.SimpleQueue[SeatedRow | None] = queue.SimpleQueue()
+        self._out: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
+
+    def run(self, feed: Feed) -> Iterator[list[Outcome]]:
+        """See `protocol.Engine`."""
+        threading.Thread(target=self._take, args=(feed,), name="take", daemon=True).start()
+        for _ in range(self.limits.seats):
+            threading.Thread(target=self._sit, name="seat", daemon=True).start()
+        num_sitting = self.limits.seats
+        while num_sitting:
+            item = self._out.get()
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                num_sitting -= 1
+            else:
+                yield [item]
+
+    def close(self) -> None:
+        """Free the model."""
+        self._server = None
+
+    def _take(self, feed: Feed) -> None:
+        while (prompts := feed.take(wait=True)) is not None:
+            for i, ids in enumerate(prompts.row_ids()):
+                self._rows.put(SeatedRow(prompts, i, ids))
+        for _ in range(self.limits.seats):
+            self._rows.put(None)
+
+    def _sit(self) -> None:
+        """One seat: row after row."""
+        try:
+            while (row := self._rows.get()) is not None:
+                self._out.put(self._answer(row))
+        # Raised again by `run`: a seat must not end without a word.
+        except BaseException as error:
+            self._out.put(error)
+        else:
+            self._out.put(None)
+
+    def _answer(self, row: SeatedRow) -> Outcome:
+        began = time.monotonic()
+        row.room = room_for(
+            row.sampling,
+            max_tokens=row.max_tokens,
+            prompt_tokens=len(row.ids),
+            limit=self.limits.max_model_tokens,
+        )
+        for attempt in range(1, _TRIES + 1):
+            try:
+                samples = [self._sample(row, index, attempt) for index in range(row.sampling.n)]
+            except errors.RowError as error:
+                return row.failed(error, attempt, began)
+            except errors.Disconnected as error:
+                failure = error
+            else:
+                return row.answered(samples, attempt, began)
+        reason = f"{failure}; given up after {_TRIES} attempts"
+        return row.failed(errors.GaveUp(reason=reason), _TRIES, began)
+
+    def _sample(self, row: SeatedRow, index: int, attempt: int) -> Sample:
+        """One call of llama.cpp.
+
+        Raises:
+            RowError: The row is wrong.
+            Disconnected: llama.cpp failed.
+        """
+        asked = request(row.ids, row.sampling, max_tokens=row.room, index=index)
+        # After a failure, alone: whatever was in the way is not there then.
+        tokens = len(row.ids) + row.room if attempt == 1 else self.limits.kv_tokens
+        with self._room.taken(tokens):
+            try:
+                result = self._server.handle_completions(asked)
+            except ValueError as error:
+                reason = f"llama.cpp does not take this request: {type(error).__name__}"
+                raise errors.Refused(reason=reason) from error
+            except RuntimeError as error:
+                reason = f"llama.cpp failed: {type(error).__name__}"
+                raise errors.Disconnected(reason=reason) from error
+        return read_sample(result, row.sampling, index)
+
+
+def _settings(settings: Any, engine: EngineConfig, limits: Limits) -> Any:
+    """llama.cpp's own settings."""
+    options = parse(LlamaOptions, engine)
+    threads = options.threads or len(os.sched_getaffinity(0))
+    settings.model.path = str(Path(engine.model).expanduser())
+    settings.n_ctx = limits.kv_tokens
+    settings.n_parallel = limits.seats
+    # Without it each seat gets n_ctx / n_parallel, and a long row has no seat although there is room.
+    settings.kv_unified = True
+    # The host keeps up to 8 GB of old prompts else.
+    settings.cache_ram_mib = 0
+    settings.cpuparams.n_threads = threads
+    settings.cpuparams_batch.n_threads = threads
+    # The library always opens a loopback port; 0 takes a free one.
+    settings.port = 0
+    settings.verbosity = _ERRORS_ONLY
+    for name in ("n_batch", "n_ubatch", "n_gpu_layers"):
+        if getattr(options, name) is not None:
+            setattr(settings, name, getattr(options, name))
+    return settings

@@ -1,0 +1,155 @@
+"""A row -> what llama.cpp is asked, and its result -> an answer.
+
+Promises: a choice is never cut by `max_tokens`; counts are over all samples;
+a text that was cut inside a character ends before it.
+Knows nothing of: threads, seats, the library.
+Memory: none kept.
+Source: xllamacpp 2026.10.11549, tried: `n` > 1 counts the tokens of one sample only, so each is a call of its own;
+a JSON Schema that cannot be compiled is dropped without a word, so such answers are looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from rowmill import errors
+from rowmill.rows import Choice, Ids, Sampling
+
+_FIELDS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "repetition_penalty": "repeat_penalty",
+}
+_LEAST_LOGPROB = -1e30
+_MOST_WORDS = 200
+
+
+class OffSchema(errors.RowError):
+    """The answer is no JSON although a schema was given."""
+
+    kind = "off_schema"
+
+
+class Sample(msgspec.Struct):
+    """One answer with its counts."""
+
+    choice: Choice
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+
+
+def request(ids: Ids, sampling: Sampling, *, max_tokens: int, index: int) -> dict[str, Any]:
+    """The arguments for sample number `index` of a row."""
+    asked: dict[str, Any] = {
+        theirs: value
+        for ours, theirs in _FIELDS.items()
+        if (value := getattr(sampling, ours)) is not None
+    }
+    asked |= {"prompt": ids.tolist(), "max_tokens": max_tokens}
+    if sampling.seed is not None:
+        asked["seed"] = (sampling.seed + index) % 2**32
+    if sampling.stop:
+        asked["stop"] = list(sampling.stop)
+    if sampling.ignore_eos:
+        asked["ignore_eos"] = True
+    if sampling.logprobs is not None:
+        asked["logprobs"] = max(1, sampling.logprobs)
+    if sampling.return_token_ids:
+        asked |= {"return_tokens": True, "verbose": True}
+    if sampling.choices:
+        asked["grammar"] = choices_grammar(sampling.choices)
+    if sampling.schema:
+        asked["json_schema"] = msgspec.json.decode(sampling.schema)
+    return asked
+
+
+def room_for(sampling: Sampling, *, max_tokens: int, prompt_tokens: int, limit: int) -> int:
+    """Most tokens to generate: all that is left where none is set, enough for the longest of `choices`."""
+    left = max(1, limit - prompt_tokens)
+    if sampling.choices:
+        # A token holds a byte at least, and one more ends the answer: the grammar stops it earlier.
+        return min(left, max(len(choice.encode()) for choice in sampling.choices) + 1)
+    return min(left, max_tokens) if max_tokens else left
+
+
+def choices_grammar(choices: tuple[str, ...]) -> str:
+    """A GBNF grammar of exactly these strings."""
+    return "root ::= " + " | ".join(f'"{_escaped(choice)}"' for choice in choices)
+
+
+def read_sample(result: dict[str, Any], sampling: Sampling, index: int) -> Sample:
+    """The answer in a result.
+
+    Raises:
+        Refused: llama.cpp says that the request is wrong.
+        OffSchema: The answer is not held to the schema.
+        Disconnected: It failed otherwise; another time it may not.
+    """
+    failure = result.get("error")
+    if failure:
+        words = " ".join(str(failure.get("message")).split())[:_MOST_WORDS]
+        is_final = 400 <= int(failure.get("code") or 500) < 500
+        kind = errors.Refused if is_final else errors.Disconnected
+        raise kind(reason=f"llama.cpp: {words}")
+    found, usage = result["choices"][0], result["usage"]
+    text, reason = found["text"], found["finish_reason"] or ""
+    if sampling.choices and text in sampling.choices:
+        reason = "stop"
+    if reason == "length":
+        # llama.cpp writes U+FFFD for the bytes of a character that it had no tokens left to end.
+        text = text.rstrip("\ufffd")
+    elif sampling.schema and not _is_json(text):
+        raise OffSchema(
+            reason="the answer is no JSON: llama.cpp does not know a part of `schema`; simplify it"
+        )
+    choice = Choice(
+        index=index,
+        text=text,
+        finish_reason=reason,
+        token_ids=result["__verbose"]["tokens"] if sampling.return_token_ids else None,
+        logprobs=_logprobs(found.get("logprobs"), sampling.logprobs),
+    )
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+    return Sample(choice, usage["prompt_tokens"], cached, usage["completion_tokens"])
+
+
+def _escaped(text: str) -> str:
+    named = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return "".join(named.get(c) or (c if c >= " " else f"\\x{ord(c):02X}") for c in text)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _logprobs(found: Any, asked: int | None) -> list[dict[str, Any]] | None:
+    if asked is None or not found:
+        return None
+    return [
+        {
+            "token": entry["token"],
+            "logprob": _number(entry["logprob"]),
+            "top": {
+                top["token"]: _number(top["logprob"]) for top in entry["top_logprobs"][:asked]
+            },
+        }
+        for entry in found["content"]
+    ]
+
+
+def _number(value: Any) -> float | None:
+    """A finite number; llama.cpp's lowest float stands for minus infinity."""
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if is_number and value > _LEAST_LOGPROB else None

@@ -1,0 +1,84 @@
+"""A finished run -> which of its failed rows are asked again, task by task.
+
+Promises: a retry that was interrupted is gone on with by the same command; another selection is a further retry.
+Knows nothing of: engines.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rowmill import rundir
+from rowmill.errors import ConfigError
+from rowmill.journal import Again, Commit, read_commits
+from rowmill.record import read_run
+from rowmill.storage import Storage
+from rowmill.write.segments import read_outcomes
+
+
+class RetryPlan(msgspec.Struct, frozen=True):
+    """`plan/retry-N.json`."""
+
+    number: int
+    kinds: tuple[str, ...]
+    tasks: list[int]
+
+
+def stored_job(storage: Storage) -> dict[str, Any]:
+    """The job of the run that lies here, as it was given.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    found = read_run(storage)
+    if found is None:
+        raise ConfigError(
+            reason=f"`{storage.url}` holds no run; name the folder that `-o` was given"
+        )
+    return found[0].job
+
+
+def plan_retry(storage: Storage, kinds: tuple[str, ...]) -> dict[int, Again]:
+    """Tasks with rows to ask again.
+
+    Raises:
+        ConfigError: rows were never asked yet, so a plain `run` comes first.
+    """
+    commits = read_commits(storage)
+    found = read_run(storage)
+    if found is None or len(commits) < found[1].num_tasks:
+        reason = f"`{storage.url}` is not answered to its end; run the job first, then retry what failed"
+        raise ConfigError(reason=reason)
+    last = _last_plan(storage)
+    if last is not None and last.kinds == kinds and _is_open(storage, last):
+        return _again(storage, last)
+    tasks = [task for task, commit in commits.items() if _has_failed(storage, commit, kinds)]
+    plan = RetryPlan(number=last.number + 1 if last else 1, kinds=kinds, tasks=tasks)
+    if tasks:
+        storage.replace(rundir.retry(plan.number), msgspec.json.encode(plan))
+    return _again(storage, plan)
+
+
+def _again(storage: Storage, plan: RetryPlan) -> dict[int, Again]:
+    commits = read_commits(storage)
+    todo = [t for t in plan.tasks if storage.size(rundir.commit(t, plan.number)) is None]
+    return {t: Again(before=commits[t], retry=plan.number, kinds=plan.kinds) for t in todo}
+
+
+def _last_plan(storage: Storage) -> RetryPlan | None:
+    names = storage.list(rundir.RETRIES)
+    return msgspec.json.decode(storage.read(names[-1]), type=RetryPlan) if names else None
+
+
+def _is_open(storage: Storage, plan: RetryPlan) -> bool:
+    return any(storage.size(rundir.commit(t, plan.number)) is None for t in plan.tasks)
+
+
+def _has_failed(storage: Storage, commit: Commit, kinds: tuple[str, ...]) -> bool:
+    if not commit.counts.failed:
+        return False
+    again = Again(before=commit, retry=0, kinds=kinds)
+    parts = (part for ref in commit.segments for part in read_outcomes(storage, ref))
+    return any(again.is_asked_again(outcome) for part in parts for outcome in part)

@@ -1,0 +1,128 @@
+"""A conversation -> text, by the model's own chat template.
+
+Promises: renders as Hugging Face's templates are meant to: same block trimming, `tojson` without ASCII escapes,
+`raise_exception`, `{% generation %}`; in a sandbox; dates are those of the day the run began.
+A conversation that ends with the assistant's words is continued: the text ends with them.
+Knows nothing of: tokens.
+Memory: one compiled template.
+Source: the contract of chat templates in transformers (`apply_chat_template`, 4.40 and later).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from jinja2 import TemplateError, TemplateSyntaxError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from rowmill.errors import ConfigError, InvalidRow
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks the assistant's own words for training; here it only shows what is inside."""
+
+    tags = {"generation"}  # noqa: RUF012 - Jinja's own protocol
+
+    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
+class ChatTemplate:
+    """A compiled chat template."""
+
+    def __init__(self, source: str, named_tokens: Mapping[str, str], day: datetime) -> None:
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+        )
+        environment.filters["tojson"] = _tojson
+        environment.globals["raise_exception"] = _raise
+        environment.globals["strftime_now"] = day.strftime
+        self._named = {"bos_token": "", "eos_token": "", **named_tokens}
+        try:
+            self._template = environment.from_string(source)
+        except TemplateSyntaxError as error:
+            reason = f"chat template, line {error.lineno}: {error.message}; set `engine.chat_template`"
+            raise ConfigError(reason=reason) from error
+
+    def render(self, messages: Sequence[dict[str, Any]], tools: Any) -> str:
+        """The prompt of a conversation.
+
+        Raises:
+            InvalidRow: the template refuses it; holds the template's own words.
+        """
+        last = messages[-1]
+        if last["role"] != "assistant":
+            return self._render(messages, tools, add_generation_prompt=True)
+        if last.get("tool_calls"):
+            reason = "the conversation ends with the assistant's tool calls, expected their results behind them"
+            raise InvalidRow(reason=reason)
+        said = str(last["content"])
+        if not said.strip():  # an empty turn, continued, is a new one
+            return self._continue_nothing(messages, tools)
+        text = self._render(messages, tools, add_generation_prompt=False)
+        return _cut_behind(text, said)
+
+    def _continue_nothing(self, messages: Sequence[dict[str, Any]], tools: Any) -> str:
+        if len(messages) == 1:
+            reason = "the conversation is one empty `assistant` message, expected something to answer"
+            raise InvalidRow(reason=reason)
+        return self._render(messages[:-1], tools, add_generation_prompt=True)
+
+    def _render(
+        self, messages: Sequence[dict[str, Any]], tools: Any, *, add_generation_prompt: bool
+    ) -> str:
+        try:
+            return self._template.render(
+                messages=messages,
+                tools=tools,
+                documents=None,
+                add_generation_prompt=add_generation_prompt,
+                **self._named,
+            )
+        except TemplateError as error:
+            reason = f"the chat template refuses the conversation: {error.message}"
+            raise InvalidRow(reason=reason) from error
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # What an expression of the template raises on data it was not written for; its text may hold the data.
+            reason = f"the chat template fails on the conversation: {type(error).__name__}"
+            raise InvalidRow(reason=reason) from error
+
+
+def _cut_behind(text: str, said: str) -> str:
+    """The text up to the end of what was said last; trailing space stays where the template kept it."""
+    core = said.strip()
+    at = text.rfind(core)
+    if at < 0:
+        reason = (
+            "the chat template drops the last `assistant` message, so it cannot be continued"
+        )
+        raise InvalidRow(reason=reason)
+    whole = said.lstrip()
+    return text[: at + len(whole if text.startswith(whole, at) else core)]
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _raise(message: str) -> None:
+    raise TemplateError(message)

@@ -1,0 +1,220 @@
+"""Requests -> Prompts: template, token ids, length.
+
+Promises: every request becomes one row of the Prompts, in order, or is rejected by its index;
+no row passes whose prompt and `max_tokens` exceed the context.
+Knows nothing of: files, order of work, engines beyond their Limits.
+Memory: one chunk of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from rowmill.config import Job
+from rowmill.errors import ConfigError, RowError
+from rowmill.measure.chat import ChatTemplate
+from rowmill.measure.encode import Encoder
+from rowmill.measure.lengths import LengthRule
+from rowmill.rows import Ids, Limits, Prompts, Request, Sampling
+from rowmill.tokens.protocol import Stops, Tokenizer
+
+Reject = Callable[[int, RowError], None]
+
+
+class Measure:
+    """The station, open."""
+
+    def __init__(
+        self,
+        encoder: Encoder | None,
+        rule: LengthRule,
+        *,
+        is_wire: bool,
+        template_date: str,
+        identity: dict[str, str],
+    ) -> None:
+        self._encoder = encoder
+        self._rule = rule
+        self._is_wire = is_wire
+        self._identity = identity
+        self.template_date = template_date
+        """The day (ISO) that the chat template is told; empty where it asks for none."""
+
+    @property
+    def control_rows(self) -> int:
+        """Rows so far whose data holds control tokens of the vocabulary."""
+        return self._encoder.control_rows if self._encoder else 0
+
+    def identity(self) -> dict[str, str]:
+        """What of this station changes answers: digests of tokenizer and template."""
+        return dict(self._identity)
+
+    def prompts(self, requests: Sequence[Request], reject: Reject) -> Prompts:
+        """The requests of one chunk as Prompts.
+
+        Args:
+            requests: A few hundred rows; more at once gain nothing.
+            reject: Called with the index in `requests` of each row that falls out, and why.
+        """
+        samplings, sampling_of = _distinct([request.sampling for request in requests])
+        wants = np.fromiter((s.max_tokens or 0 for s in samplings), np.int64, len(samplings))
+        asked = wants[sampling_of] if len(samplings) > 1 else np.repeat(wants, len(requests))
+        ids, stops, bad = self._encoded(requests, reject)
+        prompt = np.diff(stops, prepend=0)
+        kept, max_tokens, is_bad = self._rule.apply(prompt, asked)
+        for i in np.flatnonzero(is_bad).tolist():
+            if i not in bad:
+                reject(i, self._rule.error(int(prompt[i]), int(asked[i])))
+                bad.add(i)
+        prompts = self._columns(requests, ids, stops)
+        prompts.samplings, prompts.sampling_of = samplings, sampling_of
+        prompts.max_tokens = max_tokens.tolist()
+        is_cut = kept < prompt
+        if self._rule.cuts and is_cut.any():
+            self._cut(prompts, requests, kept, is_cut, reject, bad)
+        if not bad:
+            return prompts
+        return prompts.take([i for i in range(len(requests)) if i not in bad])
+
+    def _encoded(
+        self, requests: Sequence[Request], reject: Reject
+    ) -> tuple[Ids, Stops, set[int]]:
+        if self._encoder is None:
+            return np.empty(0, np.uint32), np.zeros(len(requests), np.int64), set()
+        return self._encoder.encode(requests, reject)
+
+    def _columns(self, requests: Sequence[Request], ids: Ids, stops: Stops) -> Prompts:
+        return Prompts(
+            keys=[request.key for request in requests],
+            ids=ids,
+            stops=stops,
+            max_tokens=[],
+            samplings=[],
+            sampling_of=[],
+            wires=[request.wire for request in requests] if self._is_wire else [],
+            wire_fields=[request.wire_field for request in requests] if self._is_wire else [],
+        )
+
+    def _cut(
+        self,
+        prompts: Prompts,
+        requests: Sequence[Request],
+        kept: npt.NDArray[np.int64],
+        is_cut: npt.NDArray[np.bool_],
+        reject: Reject,
+        bad: set[int],
+    ) -> None:
+        """Cut prompts to `kept` tokens, in place; a conversation on its way to an endpoint cannot be cut."""
+        parts = list(prompts.row_ids())
+        for i in np.flatnonzero(is_cut).tolist():
+            if i in bad:
+                continue
+            length = int(kept[i])
+            part = parts[i]
+            parts[i] = part[-length:] if self._rule.policy == "truncate_left" else part[:length]
+            if not self._is_wire:
+                continue
+            if requests[i].messages is not None:
+                reject(i, self._rule.error(len(part), requests[i].sampling.max_tokens or 0))
+                bad.add(i)
+            prompts.wires[i] = msgspec.json.encode(parts[i].tolist())
+        prompts.ids = np.concatenate(parts)
+        prompts.stops = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
+
+
+def _distinct(samplings: Sequence[Sampling]) -> tuple[list[Sampling], list[int]]:
+    """Distinct settings in order of first use, and each row's index among them."""
+    if not samplings:
+        return [], []
+    numbers = [id(sampling) for sampling in samplings]
+    if len(set(numbers)) == 1:
+        return [samplings[0]], [0] * len(samplings)
+    index: dict[Sampling, int] = {}
+    by_number = {
+        number: index.setdefault(sampling, len(index))
+        for number, sampling in dict(zip(numbers, samplings, strict=True)).items()
+    }
+    return list(index), [by_number[number] for number in numbers]
+
+
+def open_measure(
+    job: Job, tokenizer: Tokenizer | None, limits: Limits, *, template_date: str = ""
+) -> Measure:
+    """Open the station for one job.
+
+    Args:
+        job: What is asked.
+        tokenizer: The model's; None where an endpoint tokenises unseen.
+        limits: What the engine takes, and its context.
+        template_date: The day (ISO) a chat template is told, as the run began; empty: today.
+
+    Raises:
+        ConfigError: the engine takes token ids and there is no tokenizer, a policy that needs one,
+            or a chat template that cannot be read.
+    """
+    is_wire = limits.takes == "wire"
+    rule = LengthRule(
+        limit=job.engine.max_model_len or limits.max_model_tokens,
+        policy=job.validate_.too_long,
+        fills_context=not is_wire,
+    )
+    if tokenizer is None:
+        return _without_tokenizer(rule, is_wire=is_wire)
+    day = datetime.fromisoformat(template_date) if template_date else datetime.now(UTC)
+    source = _template_source(job, tokenizer)
+    template = ChatTemplate(source, tokenizer.named_tokens, day) if source else None
+    data_is_text = job.validate_.special_tokens == "as_text"
+    return Measure(
+        Encoder(
+            tokenizer,
+            template,
+            data_is_text=data_is_text,
+            needs_template=not is_wire or rule.policy != "error",
+        ),
+        rule,
+        is_wire=is_wire,
+        template_date=day.date().isoformat() if "strftime_now" in source else "",
+        identity={
+            "tokenizer": tokenizer.digest,
+            "template": xxhash.xxh3_128_hexdigest(source.encode()) if source else "",
+        },
+    )
+
+
+def has_template(job: Job, tokenizer: Tokenizer | None) -> bool:
+    """True where conversations can be rendered here."""
+    return bool(job.engine.chat_template or (tokenizer and tokenizer.chat_template))
+
+
+def _without_tokenizer(rule: LengthRule, *, is_wire: bool) -> Measure:
+    if not is_wire:
+        reason = "this engine takes token ids, and the model brings no tokenizer; set `engine.tokenizer`"
+        raise ConfigError(reason=reason)
+    if rule.policy != "error":
+        reason = (
+            f'`validate.too_long = "{rule.policy}"` counts tokens;'
+            " set `engine.tokenizer` to the model's tokenizer.json, or leave it at `error`"
+        )
+        raise ConfigError(reason=reason)
+    unlimited = msgspec.structs.replace(rule, limit=0)
+    identity = {"tokenizer": "", "template": ""}
+    return Measure(None, unlimited, is_wire=True, template_date="", identity=identity)
+
+
+def _template_source(job: Job, tokenizer: Tokenizer) -> str:
+    if not job.engine.chat_template:
+        return tokenizer.chat_template
+    path = Path(job.engine.chat_template).expanduser()
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is no UTF-8"
+        reason = f"`engine.chat_template`: `{path}`: {why}"
+        raise ConfigError(reason=reason) from error

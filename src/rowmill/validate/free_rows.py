@@ -1,0 +1,86 @@
+"""Rows that bring their own `prompt`, `messages` or `prompt_token_ids`, and batch lines -> Requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowmill.config import Job
+from rowmill.errors import InvalidRow
+from rowmill.rows import Request, Row
+from rowmill.validate.asked import CHECKS
+from rowmill.validate.batch_lines import batch_request, is_batch_line
+from rowmill.validate.ids import canonical_id
+from rowmill.validate.lane import ABSENT, LEAVE, Lane
+from rowmill.validate.lines import Columns, names, value_of
+from rowmill.validate.rules import Rules
+from rowmill.validate.shapes import (
+    Asked,
+    ids_request,
+    messages_request,
+    prompt_request,
+    row_tools,
+    text_request,
+    with_tools,
+)
+
+
+class FreeRows:
+    """Callable: Row -> Request, or RowError."""
+
+    def __init__(self, rules: Rules, job: Job) -> None:
+        self._rules = rules
+        self._model = job.engine.model
+        self._fields = ("prompt", job.messages, "prompt_token_ids")
+        self._of_job = rules.samplings.of_job
+        self._is_plain = not (rules.way.is_wire or rules.way.wraps_text)
+        *others, self._id_column = rules.ids.names
+        never = {*self._fields, *others, "body", "tools", *CHECKS}
+        self._lane = Lane(("prompt",), self._id_column, never=never, prefix=rules.prefix)
+
+    def __call__(self, row: Row) -> Request:
+        try:
+            seen: Any = self._lane.decode(row.line)
+            text, raw = seen.text0, seen.id
+        except (*LEAVE, AttributeError):
+            return self._long_way(row)
+        if not text:  # absent, or empty
+            return self._long_way(row)
+        id = b"" if raw is ABSENT else canonical_id(bytes(raw), self._id_column)
+        if self._is_plain:
+            return Request(row.key, self._of_job, id, text)
+        return text_request(self._rules.way, Asked(row.key, id, self._of_job), text)
+
+    def _long_way(self, row: Row) -> Request:
+        rules = self._rules
+        columns, id = rules.columns(row)
+        if is_batch_line(columns):
+            asked = Asked(row.key, id, rules.samplings.of_job)
+            return batch_request(
+                columns, asked, way=rules.way, samplings=rules.samplings, model=self._model
+            )
+        field = self._only_field(columns)
+        own = {name: raw for name, raw in columns.items() if name in CHECKS}
+        tools = row_tools(columns, "tools")
+        sampling = rules.samplings.asked(own, extra=with_tools(columns, rules.way))
+        asked = Asked(row.key, id, sampling)
+        if field == "prompt_token_ids":
+            return ids_request(rules.way, asked, value_of(columns[field], field), field)
+        if field != "prompt":
+            return messages_request(rules.way, asked, columns[field], field, tools)
+        request = prompt_request(rules.way, asked, columns[field], field, tools)
+        self._lane.learn(columns)
+        return request
+
+    def _only_field(self, columns: Columns) -> str:
+        """The one of the three that is there; a null beside another counts as absent."""
+        given = [name for name in self._fields if name in columns]
+        filled = [name for name in given if columns[name] != b"null"] or given[:1]
+        if len(filled) > 1:
+            both = " and ".join(f"`{name}`" for name in filled)
+            reason = f"{both} in one row, expected one of them"
+            raise InvalidRow(reason=reason)
+        if not filled:
+            listed = ", ".join(f"`{name}`" for name in self._fields[1:])
+            reason = f"`prompt` is missing, expected it or one of {listed}; {names(columns)}"
+            raise InvalidRow(reason=reason)
+        return filled[0]

@@ -1,0 +1,39 @@
+"""What holds for the rows of a job whatever their shape."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rowmill.errors import InvalidRow
+from rowmill.rows import Row
+from rowmill.validate.asked import Samplings
+from rowmill.validate.ids import IdColumns
+from rowmill.validate.lines import Columns, shown, split_columns
+from rowmill.validate.shapes import Way
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """How the job asks, and what is common to all of its rows."""
+
+    way: Way
+    samplings: Samplings
+    ids: IdColumns
+    prefix: str
+    """What names of result columns begin with."""
+
+    def columns(self, row: Row) -> tuple[Columns, bytes]:
+        """A row's columns and its id, the long way.
+
+        Raises:
+            Unreadable: the line is no JSON object.
+            InvalidRow: a column clashes with those of results, or the id is no scalar.
+        """
+        columns = split_columns(row.line)
+        for name in columns:
+            if name.startswith(self.prefix):
+                reason = (
+                    f"column `{shown(name)}` begins as result columns do (`{self.prefix}`);"
+                    " rename it, or set `output.prefix`"
+                )
+                raise InvalidRow(reason=reason)
+        return columns, self.ids.among(columns)

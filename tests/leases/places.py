@@ -1,0 +1,28 @@
+"""What the tests of leases share: a clock that is told to go on, and fresh places to lease in."""
+
+from pathlib import Path
+
+from obstore.store import MemoryStore
+
+from rowmill.storage import ObjectStorage, Storage, open_storage
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def fresh_local(folder: Path) -> Storage:
+    return open_storage(str(folder / "out"))
+
+
+def fresh_memory(folder: Path) -> Storage:
+    return ObjectStorage(f"memory://{folder.name}", MemoryStore())
