@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rowmill.rehearse import check as check
     from rowmill.config import Job as Job
     from rowmill.errors import RowmillError as RowmillError
     from rowmill.events import Progress as Progress
     from rowmill.events import Summary as Summary
     from rowmill.executors.local import run as run
-    from rowmill.stream import infer as infer
     from rowmill.job_file import load_job as load_job
+    from rowmill.rehearse import check as check
     from rowmill.rows import Outcome as Outcome
+    from rowmill.stream import infer as infer
 
 __version__ = "0.1.0"
 

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 
 import msgspec
 import xxhash
@@ -28,6 +29,7 @@ from rowmill.storage.drafts import open_draft
 from rowmill.write.results import ResultLines
 from rowmill.write.segments import read_outcomes
 
+MERGED_ROWS = 2048
 INLINE_BYTES = 32 * 2**20
 """Input under this is published in this process: a further one costs more than it saves."""
 
@@ -58,12 +60,18 @@ class Done(msgspec.Struct, frozen=True):
 
     parts: list[PartDone]
     counts: Counts
+    made_of: str
+    """Digest of the commits' names and of what else shapes the files."""
 
 
 def publish(
     storage: Storage, cut: Cut, commits: Sequence[Commit], *, prefix: str, part_bytes: int
 ) -> Done:
-    """Write the results of a run whose tasks are all committed."""
+    """Write the results of a run whose tasks are all committed; what is published already stays as it is."""
+    made_of = _made_of(storage, prefix, part_bytes)
+    done = read_done(storage)
+    if done is not None and done.made_of == made_of:
+        return done
     specs = _cut_parts(cut, commits, prefix, part_bytes)
     _sweep(storage, {spec.name for spec in specs})
     cores = len(os.sched_getaffinity(0))
@@ -80,9 +88,21 @@ def publish(
     counts = Counts()
     for commit in commits:
         counts.merge(commit.counts)
-    done = Done(parts=parts, counts=counts)
+    done = Done(parts=parts, counts=counts, made_of=made_of)
     storage.replace(rundir.DONE, msgspec.json.format(msgspec.json.encode(done), indent=1))
     return done
+
+
+def read_done(storage: Storage) -> Done | None:
+    """What is published; None where nothing is."""
+    if storage.size(rundir.DONE) is None:
+        return None
+    return msgspec.json.decode(storage.read(rundir.DONE), type=Done)
+
+
+def _made_of(storage: Storage, prefix: str, part_bytes: int) -> str:
+    names = "\n".join(storage.list(rundir.COMMITS))
+    return xxhash.xxh3_64_hexdigest(f"{prefix}\n{part_bytes}\n{names}".encode())
 
 
 def write_part(storage: Storage, spec: PartSpec) -> PartDone:
@@ -107,21 +127,45 @@ def write_part(storage: Storage, spec: PartSpec) -> PartDone:
 def joined(storage: Storage, spec: PartSpec) -> Iterator[list[bytes]]:
     """Result lines of a part, a few thousand at a time."""
     result_line = ResultLines(spec.prefix).line
-    first = pack_key(spec.shards[0].index, 0)
-    outcomes = merged(storage, spec.commits, first)
+    outcomes = _Outcomes(merged(storage, spec.commits, pack_key(spec.shards[0].index, 0)))
     for shard, limit in zip(spec.shards, spec.limit, strict=True):
+        first_key, first_line, name = pack_key(shard.index, 0), shard.first_line, shard.name
         for spans in read_spans(shard, stop=limit):
-            lines = []
-            high, first_line, name = shard.index << 40, shard.first_line, shard.name
-            for ordinal, source in spans:
-                outcome = next(outcomes, None)
-                if outcome is None or outcome.key != high + ordinal:
-                    raise StorageError(
-                        path=spec.name,
-                        reason=f"no outcome for row {name}:{first_line + ordinal}; the input or a segment changed",
-                    )
-                lines.append(result_line(source, f"{name}:{first_line + ordinal}", outcome))
-            yield lines
+            found = outcomes.take(len(spans))
+            if [o.key - first_key for o in found] != [ordinal for ordinal, _ in spans]:
+                raise _mismatch(spec, shard, spans, found)
+            yield [
+                result_line(source, f"{name}:{first_line + ordinal}", outcome)
+                for (ordinal, source), outcome in zip(spans, found, strict=True)
+            ]
+
+
+def _mismatch(
+    spec: PartSpec, shard: Shard, spans: list[tuple[int, bytes]], found: list[Outcome]
+) -> StorageError:
+    keys = {o.key for o in found}
+    missing = [n for n, _ in spans if pack_key(shard.index, n) not in keys]
+    line = shard.first_line + (missing[0] if missing else 0)
+    reason = f"no outcome for row {shard.name}:{line}; the input or a segment changed"
+    return StorageError(path=spec.name, reason=reason)
+
+
+class _Outcomes:
+    """Lists of outcomes, taken in other lengths than they come in."""
+
+    def __init__(self, parts: Iterator[list[Outcome]]) -> None:
+        self._parts, self._held, self._at = parts, list[Outcome](), 0
+
+    def take(self, rows: int) -> list[Outcome]:
+        """The next `rows` outcomes; fewer at the end."""
+        while (
+            len(self._held) - self._at < rows and (part := next(self._parts, None)) is not None
+        ):
+            self._held = self._held[self._at :] + part
+            self._at = 0
+        taken = self._held[self._at : self._at + rows]
+        self._at += len(taken)
+        return taken
 
 
 def joined_rows(
@@ -143,7 +187,9 @@ def joined_rows(
                 ]
 
 
-def merged(storage: Storage, commits: Sequence[Commit], first_key: int) -> Iterator[Outcome]:
+def merged(
+    storage: Storage, commits: Sequence[Commit], first_key: int
+) -> Iterator[list[Outcome]]:
     """Outcomes of all commits in key order, from `first_key` on.
 
     Commits whose key ranges do not overlap are read one after the other; only those that do are merged.
@@ -159,17 +205,25 @@ def merged(storage: Storage, commits: Sequence[Commit], first_key: int) -> Itera
     yield from _merge(storage, runs, first_key)
 
 
-def _merge(storage: Storage, commits: Sequence[Commit], first_key: int) -> Iterator[Outcome]:
+def _merge(
+    storage: Storage, commits: Sequence[Commit], first_key: int
+) -> Iterator[list[Outcome]]:
     streams = [_stream(storage, commit, first_key) for commit in commits]
-    return streams[0] if len(streams) == 1 else heapq.merge(*streams, key=lambda o: o.key)
+    if len(streams) == 1:
+        yield from streams[0]
+        return
+    rows = heapq.merge(*map(chain.from_iterable, streams), key=lambda o: o.key)
+    while part := list(islice(rows, MERGED_ROWS)):
+        yield part
 
 
-def _stream(storage: Storage, commit: Commit, first_key: int) -> Iterator[Outcome]:
+def _stream(storage: Storage, commit: Commit, first_key: int) -> Iterator[list[Outcome]]:
     for ref in commit.segments:
         for outcomes in read_outcomes(storage, ref):
             if commit.first_key < first_key:
-                outcomes = [o for o in outcomes if o.key >= first_key]
-            yield from outcomes
+                yield [o for o in outcomes if o.key >= first_key]
+            else:
+                yield outcomes
 
 
 def _cut_parts(

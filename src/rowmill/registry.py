@@ -9,7 +9,6 @@ Memory: the tables below.
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import entry_points
 from typing import Any
 
 from rowmill import errors
@@ -24,8 +23,15 @@ BUILT_IN: dict[str, dict[str, str]] = {
 """Group -> name -> module. Entry points of the group `rowmill.GROUP` name modules in the same way."""
 
 
+def has(group: str, name: str) -> bool:
+    """Whether `name` is registered, without importing what it names."""
+    return name in BUILT_IN.get(group, {}) or name in names(group)
+
+
 def names(group: str) -> list[str]:
     """Every name of a group, sorted, without importing anything."""
+    from importlib.metadata import entry_points
+
     plugins = {point.name for point in entry_points(group=f"rowmill.{group}")}
     return sorted(plugins | set(BUILT_IN.get(group, {})))
 
@@ -44,6 +50,9 @@ def load(group: str, name: str, *, what: str = "") -> Any:
     built_in = BUILT_IN.get(group, {}).get(name)
     if built_in:
         return importlib.import_module(built_in)
+    # Only now: it takes longer to import than all else here.
+    from importlib.metadata import entry_points
+
     for point in entry_points(group=f"rowmill.{group}", name=name):
         return point.load()
     raise errors.UnknownName(

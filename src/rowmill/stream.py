@@ -115,7 +115,7 @@ class _Conversation:
             for outcomes in self._supervisor.outcomes():
                 self._feed.answered(len(outcomes))
                 self._take(outcomes)
-        except BaseException as error:  # noqa: BLE001 - raised again where answers are taken
+        except BaseException as error:
             with self._changed:
                 self._error = error
                 self._changed.notify_all()

@@ -126,7 +126,9 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 def results(out: Path) -> list[Record]:
     """All records that a finished run published, in order; read strictly."""
-    names = [part["name"] for part in json.loads((out / "results/done.json").read_bytes())["parts"]]
+    names = [
+        part["name"] for part in json.loads((out / "results/done.json").read_bytes())["parts"]
+    ]
     files = sorted((out / "results").glob("*.jsonl"))
     assert [f"results/{file.name}" for file in files] == names
     return [record for file in files for record in read_records(file)]
@@ -149,7 +151,9 @@ def check_whole(finished: Finished, out: Path, num_rows: int) -> list[Record]:
     failed = [record for record in records if record["rowmill_error"] is not None]
     for record in records:
         is_ok = record["rowmill_status"] == "ok"
-        assert is_ok == (record["rowmill_error"] is None) == (record["rowmill_error_kind"] is None)
+        assert (
+            is_ok == (record["rowmill_error"] is None) == (record["rowmill_error_kind"] is None)
+        )
         assert is_ok or "\n" not in record["rowmill_error"]
     places = [record["rowmill_row"] for record in records]
     assert len(set(places)) == len(places) == num_rows
@@ -165,7 +169,9 @@ def check_whole(finished: Finished, out: Path, num_rows: int) -> list[Record]:
     return records
 
 
-def check_refused(finished: Finished, *, endpoint: Endpoint | None = None, hits: int = 0) -> str:
+def check_refused(
+    finished: Finished, *, endpoint: Endpoint | None = None, hits: int = 0
+) -> str:
     """See that a command was refused in words and without a request. Returns: its words."""
     assert finished.code == REFUSED, finished.stderr
     assert finished.stderr.startswith("rowmill: ")

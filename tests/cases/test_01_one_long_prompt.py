@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_in_process_engine_gives_the_same_outcomes(tmp_path: Path) -> None:
 
 def test_long_rows_at_either_end_and_in_chat_fail_alone(tmp_path: Path) -> None:
     long = "log line; " * 100
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"id": "first", "prompt": long},
         {"id": "a", "prompt": "a"},
         {"id": "chat", "messages": [{"role": "user", "content": long}]},

@@ -15,7 +15,11 @@ from tests.cases.endpoint import Endpoint, Serve
 CASE = INPUTS / "03"
 SOURCE = CASE / "input.jsonl"
 EXPECTED = read_records(CASE / "expected.jsonl")
-OVER = {"b500-m13": (500, 13, 12), "b500-m64": (500, 64, 12), "short-m100000": (20, 100000, 492)}
+OVER = {
+    "b500-m13": (500, 13, 12),
+    "b500-m64": (500, 64, 12),
+    "short-m100000": (20, 100000, 492),
+}
 """Prompt tokens, tokens asked for, tokens that the context of 512 leaves."""
 FITS = {"b510-m1": 1, "b511-m1": 1, "b500-m12": 12}
 
@@ -85,7 +89,11 @@ def test_limit_of_the_job_and_the_row_s_own_are_held_alike(tmp_path: Path) -> No
         {"id": "job's", "prompt": "b" * 499},
         {"id": "own", "prompt": "b" * 499, "max_tokens": 12},
         {"id": "chat", "messages": [{"role": "user", "content": "b" * 480}]},
-        {"id": "chat own", "messages": [{"role": "user", "content": "b" * 480}], "max_tokens": 1},
+        {
+            "id": "chat own",
+            "messages": [{"role": "user", "content": "b" * 480}],
+            "max_tokens": 1,
+        },
     ]
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -115,5 +123,10 @@ def test_real_engine_holds_the_same_edge(tmp_path: Path) -> None:
     found = by_id(check_whole(finished, tmp_path / "out", 4))
 
     kinds = {id_: record["rowmill_error_kind"] for id_, record in found.items()}
-    assert kinds == {"full": None, "over": "too_long", "asks too much": "too_long", "asks all": None}
+    assert kinds == {
+        "full": None,
+        "over": "too_long",
+        "asks too much": "too_long",
+        "asks all": None,
+    }
     assert found["asks all"]["rowmill_output_tokens"] == 8

@@ -72,7 +72,11 @@ def test_the_message_and_call_at_fault_are_named_wherever_they_stand(tmp_path: P
     faults = {"number": "3", "text": '"x"', "true": "true", "half": "{", "list": [1]}
     rows = []
     for id_, arguments in faults.items():
-        turn = {"role": "assistant", "content": None, "tool_calls": [call("{}"), call(arguments)]}
+        turn = {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [call("{}"), call(arguments)],
+        }
         done = {"role": "tool", "tool_call_id": "c", "content": "1"}
         rows.append({"id": id_, "messages": [user, done, user, turn, done]})
     source = tmp_path / "in.jsonl"

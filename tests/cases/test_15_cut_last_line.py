@@ -27,7 +27,7 @@ def test_four_answers_and_ten_errors_with_their_lines(tmp_path: Path, serve: Ser
     failed = [r["rowmill_row"] for r in records if r["rowmill_error"] is not None]
     assert failed == [f"input.jsonl:{line}" for line in BAD_LINES]
     errors = {r["rowmill_row"].rpartition(":")[2]: r["rowmill_error"] for r in records}
-    assert "unfinished last line" in errors["14"]
+    assert "UTF-8" in errors["14"]
     assert "`prompt` is missing" in errors["6"]
     assert "behind the JSON value" in errors["8"]
     assert endpoint.hits == 4
@@ -70,7 +70,9 @@ def test_a_cut_at_any_place_costs_one_row_a_file(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     for name, cut in CUTS.items():
-        (folder / f"{name}.jsonl").write_bytes(b'{"id": "%b", "prompt": "p"}\n' % name.encode() + cut)
+        (folder / f"{name}.jsonl").write_bytes(
+            b'{"id": "%b", "prompt": "p"}\n' % name.encode() + cut
+        )
 
     finished = run(folder, tmp_path / "out")
     records = by_id(check_whole(finished, tmp_path / "out", 2 * len(CUTS)))
@@ -78,4 +80,5 @@ def test_a_cut_at_any_place_costs_one_row_a_file(tmp_path: Path) -> None:
     for name in CUTS:
         assert records[name]["rowmill_error"] is None
         assert records[f"{name}.jsonl:2"]["rowmill_error_kind"] == "unreadable"
-        assert "unfinished last line" in records[f"{name}.jsonl:2"]["rowmill_error"]
+        words = "UTF-8" if name == "utf8" else "no JSON"
+        assert words in records[f"{name}.jsonl:2"]["rowmill_error"]

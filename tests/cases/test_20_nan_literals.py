@@ -46,7 +46,10 @@ def test_minus_infinity_in_an_answer_becomes_null(tmp_path: Path, serve: Serve) 
     endpoint = serve(plan=CASE / "plan.json")
 
     finished = run(
-        CASE / "neginf.jsonl", tmp_path / "out", endpoint=endpoint, sets={"sampling.logprobs": 1}
+        CASE / "neginf.jsonl",
+        tmp_path / "out",
+        endpoint=endpoint,
+        sets={"sampling.logprobs": 1},
     )
     records = check_whole(finished, tmp_path / "out", 2)
 

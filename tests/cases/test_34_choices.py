@@ -45,7 +45,10 @@ def test_fewer_choices_are_an_error_row_that_keeps_them(records: dict[Any, Recor
 
     assert short["rowmill_error_kind"] == "short_answer"
     assert "2 of 3" in short["rowmill_error"]
-    assert [(c["index"], c["text"]) for c in short["rowmill_choices"]] == [(0, "early"), (2, "late")]
+    assert [(c["index"], c["text"]) for c in short["rowmill_choices"]] == [
+        (0, "early"),
+        (2, "late"),
+    ]
 
 
 def test_tokens_are_those_of_all_choices_counted_once(records: dict[Any, Record]) -> None:

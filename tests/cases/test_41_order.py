@@ -62,14 +62,18 @@ def test_completion_order_loses_no_row_and_every_record_has_its_place(
         assert record["rowmill_row"] == f"input.jsonl:{IDS.index(record['id']) + 1}"
 
 
-def test_fast_answers_are_on_the_disk_before_slow_ones_come(tmp_path: Path, serve: Serve) -> None:
+def test_fast_answers_are_on_the_disk_before_slow_ones_come(
+    tmp_path: Path, serve: Serve
+) -> None:
     plan = [{"contains": "slow item", "action": {"type": "hang", "s": 3600}}]
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     endpoint: Endpoint = serve(plan=tmp_path / "plan.json")
     out = tmp_path / "out"
     process = start(job(SOURCE, out, endpoint=endpoint), tmp_path / "words")
     try:
-        wait_until(lambda: num_outcomes(out) == 54 or process.poll() is not None, "54 fast rows")
+        wait_until(
+            lambda: num_outcomes(out) == 54 or process.poll() is not None, "54 fast rows"
+        )
         assert process.poll() is None
     finally:
         kill(process)

@@ -1,6 +1,7 @@
 """What only a folder can do: die in the middle, fill up, lack rights or hard links."""
 
 import errno
+import fcntl
 import itertools
 import json
 import os
@@ -64,13 +65,46 @@ def test_a_finished_act_leaves_no_hidden_file(storage: LocalStorage) -> None:
 def test_sweep_leaves_what_a_living_writer_holds(storage: LocalStorage) -> None:
     storage.create("a", b"")
     writing = storage.root / ".tmp-1-1"
-    fd = files_module.take_lock(writing, 1)
+    fd = files_module.take_lock(writing, fcntl.LOCK_SH)
     assert fd is not None
 
     assert storage.sweep() == 0
     os.close(fd)
     assert storage.sweep() == 1
     assert hidden(storage) == []
+
+
+def test_sweep_in_the_middle_of_a_create_takes_nothing(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept: list[int] = []
+    real = os.fsync
+
+    def sweep_and_sync(fd: int) -> None:
+        swept.append(storage.sweep())
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", sweep_and_sync)
+
+    assert storage.create("a", b"1")
+    assert set(swept) == {0}
+    assert storage.read("a") == b"1"
+
+
+def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another may hold a lock on a new file of the same name."""
+    lock, real = tmp_path / "lock", fcntl.flock
+
+    def lock_too_late(fd: int, mode: int) -> None:
+        lock.unlink()
+        lock.touch()
+        real(fd, mode)
+
+    monkeypatch.setattr(fcntl, "flock", lock_too_late)
+
+    assert files_module.take_lock(lock, fcntl.LOCK_EX) is None
 
 
 def test_without_hard_links_create_still_has_one_winner(

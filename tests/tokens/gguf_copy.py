@@ -14,7 +14,10 @@ _ALIGNMENT = 32
 
 def write_copy(source: Path, target: Path, changed: dict[str, str | None]) -> Path:
     """Copy a model with other strings under some keys; None leaves a key out."""
-    with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+    with (
+        source.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view,
+    ):
         _, version, num_tensors, num_pairs = struct.unpack_from("<4sIQQ", view)
         at, pairs = 24, []
         for _ in range(num_pairs):

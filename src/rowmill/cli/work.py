@@ -72,7 +72,6 @@ def run(inputs: tuple[str, ...], join: str, sets: tuple[str, ...], **flags: Any)
     job = read_job(inputs, sets, flags, needs=("source", "output"))
 
     from rowmill.executors.local import run as run_here
-    from rowmill.progress import open_progress, summary_lines
 
     if (
         not job.engine.model

@@ -30,7 +30,7 @@ def resolve(engine: EngineConfig) -> EngineConfig:
         UnknownName: No such engine.
     """
     name = engine.name or ("http" if "url" in engine.options else "llamacpp")
-    if name not in registry.names("engines"):
+    if not registry.has("engines", name):
         raise errors.UnknownName(what="engine", name=name, known=registry.names("engines"))
     filled: dict[str, str] = {"name": name}
     if name == "llamacpp" and not engine.model:

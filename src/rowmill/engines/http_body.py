@@ -50,7 +50,7 @@ class Bodies:
 
     def _tail(self, sampling: Sampling, max_tokens: int, field: str) -> bytes:
         """All of the body behind the row's own part, closing brace included."""
-        fields = {"model": self._model} if self._model else {}
+        fields: dict[str, Any] = {"model": self._model} if self._model else {}
         fields |= sampling_fields(sampling, is_chat=field == "messages")
         if max_tokens:
             fields["max_tokens"] = max_tokens

@@ -10,25 +10,23 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from rowmill import rundir
 from rowmill.config import Job
 from rowmill.engines import orphans
-from rowmill.errors import ConfigError, InvalidRow
+from rowmill.errors import ConfigError
 from rowmill.events import Listener, Summary
 from rowmill.executors.opening import (
     Opened,
     check_places,
     new_token,
     open_run,
-    start_run,
 )
+from rowmill.executors.retrying import plan_retry
 from rowmill.executors.stopping import Stop
 from rowmill.executors.worker import Worker
-from rowmill.executors.retrying import plan_retry
+from rowmill.flow import calm_collector
 from rowmill.journal import Again, read_commits
 from rowmill.leases import claim_output
 from rowmill.pipeline import Stations, TaskRows
@@ -56,11 +54,18 @@ def run(job: Job, *, listen: Listener | None = None, token: str = "") -> Summary
     if not existed:
         probe(storage)
     mine = token or new_token()
-    with Stop() as stop, _swept(storage, existed):
-        with claim_output(storage, token=mine, lease_s=job.run.lease_s) as owner:
-            if not owner.has_joined:
-                _end_orphans(storage)
+    root_was_there = isinstance(storage, LocalStorage) and storage.root.exists()
+    with Stop() as stop, claim_output(storage, token=mine, lease_s=job.run.lease_s) as owner:
+        if owner.has_joined:
             return _run_owned(job, storage, mine, stop, listen)
+        _tidy(storage)
+        try:
+            return _run_owned(job, storage, mine, stop, listen)
+        except ConfigError:
+            # Still the owner: nobody else's traces are among these.
+            if not existed and isinstance(storage, LocalStorage) and read_run(storage) is None:
+                _remove_traces(storage, root_was_there)
+            raise
 
 
 def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None) -> Summary:
@@ -78,7 +83,7 @@ def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None
         raise ConfigError(reason=f"`{job.output.path}` holds no run; there is nothing to retry")
     token = new_token()
     with Stop() as stop, claim_output(storage, token=token, lease_s=job.run.lease_s):
-        _end_orphans(storage)
+        _tidy(storage)
         again = plan_retry(storage, tuple(kinds))
         return _run_owned(job, storage, token, stop, listen, again)
 
@@ -97,8 +102,9 @@ def _run_owned(
     worker = Worker(
         opened, storage, name=worker_name(), token=token, stop=stop, listen=listen, again=again
     )
-    worker.work()
-    done = _publish_if_whole(opened, storage)
+    with calm_collector():
+        worker.work()
+        done = _publish_if_whole(opened, storage)
     return _summary(opened, storage, worker, stop, done)
 
 
@@ -169,33 +175,26 @@ def _summary(
     )
 
 
-def _end_orphans(storage: Storage) -> None:
-    """End engines whose parent died: this run's owner is us, so none of them has a live one."""
+def _tidy(storage: Storage) -> None:
+    """Clear away what a killed owner left: engines without a parent, half-written files."""
     for name in storage.list(rundir.ENGINES):
         path = storage.path(name)
         if path is not None and rundir.pid_of_engine(name) is not None:
             orphans.end_orphan(path)
+    if isinstance(storage, LocalStorage):
+        storage.sweep()
 
 
-@contextlib.contextmanager
-def _swept(storage: Storage, existed: bool) -> Iterator[None]:
-    """Where a job is refused before its run exists, nothing of it stays."""
-    root_was_there = isinstance(storage, LocalStorage) and storage.root.exists()
-    try:
-        yield
-    except ConfigError:
-        if not existed and read_run(storage) is None and isinstance(storage, LocalStorage):
-            _remove_traces(storage.root, root_was_there)
-        raise
-
-
-def _remove_traces(root: Path, root_was_there: bool) -> None:
-    ours = ("leases", "events", "engines", "segments", "plan")
+def _remove_traces(storage: LocalStorage, root_was_there: bool) -> None:
+    """A job that was refused before its run existed leaves nothing."""
+    root = storage.root
     for path in sorted(root.rglob("*"), reverse=True):
-        if path.relative_to(root).parts[0] in ours:
-            path.rmdir() if path.is_dir() else path.unlink()
-    with contextlib.suppress(OSError):
-        (root / ".lock").unlink()
+        name = path.relative_to(root).as_posix()
+        if rundir.is_ours(name) or path.name.startswith("."):
+            path.unlink()
+        elif path.is_dir():
+            with contextlib.suppress(OSError):
+                path.rmdir()
     if not root_was_there:
         with contextlib.suppress(OSError):
             root.rmdir()

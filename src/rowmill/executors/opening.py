@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from rowmill import engines, registry
+from rowmill import engines, registry, rundir
 from rowmill.config import EngineConfig, Job
 from rowmill.errors import BadJob, BadOutput, RunMismatch
 from rowmill.measure import Measure, open_measure
@@ -86,7 +86,12 @@ def _check_target(shown: str, root: Path) -> None:
         raise BadOutput(reason=reason)
     if not root.is_dir() or (root / "run.json").exists():
         return
-    others = sorted(p.name for p in root.iterdir() if p.name not in ("leases", ".lock"))
+    names = sorted(
+        path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()
+    )
+    others = [
+        n for n in names if not (rundir.is_ours(n) or n.rpartition("/")[2].startswith("."))
+    ]
     if others:
         reason = (
             f"output `{shown}` holds other files (`{others[0]}`) and no run; name a new folder"

@@ -289,7 +289,7 @@ class Worker:
                 if outcomes:
                     self._tasks.put(outcomes)
                     self._feed.answered(len(outcomes))
-        except BaseException as error:  # noqa: BLE001 - raised again by the feeding thread
+        except BaseException as error:
             self._receive_error = error
 
     def _close_engine(self) -> None:

@@ -36,7 +36,7 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
             yield "engine    no outcome yet: not asked, or in flight"
             return
         o = self.outcome
-        if o["attempts"] or o["copied_from"] is None and o["status"] == "ok":
+        if o["attempts"] or (o["copied_from"] is None and o["status"] == "ok"):
             yield f"measure   {o['prompt_tokens']} prompt tokens, at most {o['max_tokens']} to generate"
             yield f"engine    {o['attempts']} attempts, {o['seconds']:.2f} s, {o['output_tokens']} tokens out"
         if o["copied_from"]:

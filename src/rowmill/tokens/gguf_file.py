@@ -46,7 +46,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view,
         ):
             return _pairs(view)
-    except (ValueError, struct.error, KeyError, UnicodeDecodeError) as error:
+    except (ValueError, struct.error, KeyError, RecursionError) as error:
         reason = f"`{path}` is no whole GGUF file of version 2 or 3: {error}; fetch it again"
         raise ConfigError(reason=reason) from error
     except OSError as error:

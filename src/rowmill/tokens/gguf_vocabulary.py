@@ -8,12 +8,13 @@ no more than reading a stored tokenizer.json of it would (measured), so nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from tokenizers import Regex, decoders, models, pre_tokenizers, processors
 from tokenizers import Tokenizer as Library
-from tokenizers import decoders, models, pre_tokenizers, processors
 from tokenizers.pre_tokenizers import PreTokenizer
 
 from rowmill.errors import ConfigError
@@ -23,16 +24,44 @@ from rowmill.tokens.hugging_face import JsonTokenizer, control_token
 _CONTROL, _USER_DEFINED = 3, 4
 
 
-def _smollm() -> PreTokenizer:
-    return pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
-    )
+class _Kind(msgspec.Struct, frozen=True):
+    """How one kind of pre-tokenizer cuts text, and what else its name implies in llama.cpp."""
+
+    splits: tuple[str, ...] = ()
+    """Regular expressions; empty: GPT-2's own."""
+    ignores_merges: bool = False
+    """A piece that is a token as a whole is that token, whatever the merges say."""
+    adds_bos: bool = False
+    """Unless the file says otherwise."""
+    splits_digits: bool = False
 
 
-_SPLITTERS: Mapping[str, Callable[[], PreTokenizer]] = {"smollm": _smollm}
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{digits}"
+    r"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_QWEN2 = _Kind(splits=(_WORDS.format(digits=""),))
+_LLAMA3 = _Kind(splits=(_WORDS.format(digits="{1,3}"),), ignores_merges=True, adds_bos=True)
+_KINDS: Mapping[str, _Kind] = {
+    "deepseek-r1-qwen": _QWEN2,
+    "gpt-2": _Kind(),
+    "llama-bpe": _LLAMA3,
+    "llama-v3": _LLAMA3,
+    "llama3": _LLAMA3,
+    "qwen2": _QWEN2,
+    "smollm": _Kind(splits_digits=True),
+}
+
+
+def _splitter(kind: _Kind) -> PreTokenizer:
+    steps: list[PreTokenizer] = [
+        pre_tokenizers.Split(Regex(split), behavior="isolated") for split in kind.splits
+    ]
+    if kind.splits_digits:
+        steps.append(pre_tokenizers.Digits(individual_digits=True))
+    by_words = not kind.splits
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=by_words))
+    return pre_tokenizers.Sequence(steps)
 
 
 def open_gguf(path: Path) -> JsonTokenizer:
@@ -42,11 +71,11 @@ def open_gguf(path: Path) -> JsonTokenizer:
         ConfigError: the file cannot be read, or its vocabulary is of another kind.
     """
     pairs = read_metadata(path)
-    kind, splitter = _text(pairs, "tokenizer.ggml.model"), _text(pairs, "tokenizer.ggml.pre")
-    if kind != "gpt2" or splitter not in _SPLITTERS:
-        known = ", ".join(f"`gpt2` / `{name}`" for name in _SPLITTERS)
+    model, pre = _text(pairs, "tokenizer.ggml.model"), _text(pairs, "tokenizer.ggml.pre")
+    if model != "gpt2" or pre not in _KINDS:
+        known = ", ".join(f"`gpt2` / `{name}`" for name in _KINDS)
         reason = (
-            f"`{path}`: its vocabulary is of kind `{kind}` / `{splitter}`, known: {known};"
+            f"`{path}`: its vocabulary is of kind `{model}` / `{pre}`, known: {known};"
             " set `engine.tokenizer` to the model's tokenizer.json"
         )
         raise ConfigError(reason=reason)
@@ -65,8 +94,11 @@ def _build(pairs: Mapping[str, Any], tokens: Sequence[str], path: Path) -> Libra
     kinds = _list(pairs, "tokenizer.ggml.token_type", path)
     vocabulary = {token: number for number, token in enumerate(tokens)}
     pairs_of_merges = [(left, right) for left, _, right in (m.partition(" ") for m in merges)]
-    library = Library(models.BPE(vocab=vocabulary, merges=pairs_of_merges))
-    library.pre_tokenizer = _SPLITTERS[_text(pairs, "tokenizer.ggml.pre")]()
+    kind = _KINDS[_text(pairs, "tokenizer.ggml.pre")]
+    library = Library(
+        models.BPE(vocab=vocabulary, merges=pairs_of_merges, ignore_merges=kind.ignores_merges)
+    )
+    library.pre_tokenizer = _splitter(kind)
     library.decoder = decoders.ByteLevel()
     library.add_tokens(
         [
@@ -75,18 +107,19 @@ def _build(pairs: Mapping[str, Any], tokens: Sequence[str], path: Path) -> Libra
             if kind in (_CONTROL, _USER_DEFINED)
         ]
     )
-    around = _around(pairs, tokens)
+    around = _around(pairs, tokens, adds_bos=kind.adds_bos)
     if around:
         library.post_processor = around
     return library
 
 
-def _around(pairs: Mapping[str, Any], tokens: Sequence[str]) -> Any:
+def _around(pairs: Mapping[str, Any], tokens: Sequence[str], *, adds_bos: bool) -> Any:
     """What llama.cpp puts before and behind a text when asked to add special tokens."""
     ends = []
-    for flag, number in (("add_bos_token", "bos_token_id"), ("add_eos_token", "eos_token_id")):
-        wanted = pairs.get(f"tokenizer.ggml.{flag}") and f"tokenizer.ggml.{number}" in pairs
-        ends.append(tokens[pairs[f"tokenizer.ggml.{number}"]] if wanted else "")
+    for name, unsaid in (("bos", adds_bos), ("eos", False)):
+        number = pairs.get(f"tokenizer.ggml.{name}_token_id")
+        wanted = pairs.get(f"tokenizer.ggml.add_{name}_token", unsaid)
+        ends.append(tokens[number] if wanted and number is not None else "")
     if not any(ends):
         return None
     return processors.TemplateProcessing(

@@ -21,6 +21,7 @@ from rowmill.validate.lines import Columns, shown, value_of
 
 _OPEN, _CLOSE = "\ufdd2", "\ufdd3"  # noncharacters: no text for interchange holds them
 _BORDER = re.compile(f"({_OPEN}|{_CLOSE})")
+_BORDER_IN_JSON = re.compile(rb"\xef\xb7[\x92\x93]|\\ufdd[23]", re.IGNORECASE)
 
 
 class Digits(float):
@@ -66,6 +67,13 @@ class JinjaPrompt:
         Raises:
             InvalidRow: the template cannot be filled from this row; holds Jinja's own words.
         """
+        for name, raw in columns.items():
+            if _BORDER_IN_JSON.search(raw):
+                # It could pass itself off as the template's own words.
+                reason = (
+                    f"`{shown(name)}` holds the noncharacter U+FDD2 or U+FDD3, expected text"
+                )
+                raise InvalidRow(reason=reason)
         values = {name: _value(raw, name) for name, raw in columns.items()}
         try:
             return _split(self._template.render(values))
@@ -96,10 +104,7 @@ def _printed(value: Any) -> Any:
         value = "true" if value else "false"
     elif isinstance(value, dict | list):
         value = _json_text(value)
-    text = str(value)
-    if _BORDER.search(text):
-        raise ValueError  # data with a border of ours could pass itself off as the template's words
-    return f"{_OPEN}{text}{_CLOSE}"
+    return f"{_OPEN}{value}{_CLOSE}"
 
 
 def _json_text(value: Any) -> str:
@@ -121,6 +126,6 @@ def _split(text: str) -> list[str]:
             continue
         was_inside = depth > 0
         depth += 1 if piece == _OPEN else -1
-        if was_inside != depth > 0:  # a macro's output lies in borders of its own
+        if was_inside != (depth > 0):  # a macro's output lies in borders of its own
             parts.append("")
     return parts if len(parts) % 2 else [*parts, ""]

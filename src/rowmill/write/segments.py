@@ -10,11 +10,11 @@ Memory: an index of 24 bytes a row of the open task; the outcomes of one checkpo
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from rowmill.errors import StorageError
@@ -23,6 +23,9 @@ from rowmill.storage import Appender, Storage
 
 HEADER = msgspec.json.encode({"fields": Outcome.__struct_fields__}) + b"\n"
 READ_BYTES = 4 * 2**20
+NEWLINE = 10
+
+Numbers = npt.NDArray[np.uint64]
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Outcome)
@@ -40,29 +43,41 @@ class SegmentRef(msgspec.Struct, frozen=True):
 
 
 class RowIndex:
-    """Where each row of a task lies: its key, and the place of its line."""
+    """Where each row of a task lies: its key, and the place of its line.
+
+    Shapes: a piece holds, for R rows, keys, starts and stops (bytes in the segment), each R uint64.
+    """
 
     def __init__(self) -> None:
-        self.keys, self.segments = array("Q"), array("L")
-        self.starts, self.sizes = array("Q"), array("L")
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def add(
-        self, keys: Sequence[int], segment: int, starts: Sequence[int], stops: Sequence[int]
-    ) -> None:
-        """Rows of one stretch of a segment; `starts` and `stops` in bytes."""
-        self.keys.extend(keys)
-        self.segments.extend([segment] * len(keys))
-        self.starts.extend(starts)
-        self.sizes.extend(b - a for a, b in zip(starts, stops, strict=True))
-
-    @property
-    def is_sorted(self) -> bool:
+        self._pieces: list[tuple[Numbers, int, Numbers, Numbers]] = []
+        self._last_key = -1
+        self.is_sorted = True
         """Whether rows lie in key order already."""
-        keys = np.frombuffer(self.keys, np.uint64) if self.keys else np.empty(0, np.uint64)
-        return bool(np.all(keys[1:] > keys[:-1]))
+
+    def add(self, keys: Sequence[int], segment: int, starts: Numbers, stops: Numbers) -> None:
+        """Rows of one stretch of a segment."""
+        if not keys:
+            return
+        array = np.array(keys, np.uint64)
+        rises = keys[0] > self._last_key and bool(np.all(array[1:] > array[:-1]))
+        self.is_sorted = self.is_sorted and rises
+        self._last_key = keys[-1]
+        self._pieces.append((array, segment, starts, stops))
+
+    def in_key_order(self) -> Iterator[tuple[int, int, int]]:
+        """(segment, start, stop) of every row, by key."""
+        if not self._pieces:
+            return
+        keys, starts, stops = (
+            np.concatenate([piece[i] for piece in self._pieces]) for i in (0, 2, 3)
+        )
+        segments = np.repeat(
+            [piece[1] for piece in self._pieces], [len(piece[0]) for piece in self._pieces]
+        )
+        order = np.argsort(keys, kind="stable")
+        yield from zip(
+            segments[order].tolist(), starts[order].tolist(), stops[order].tolist(), strict=True
+        )
 
 
 class OpenSegment:
@@ -82,11 +97,10 @@ class OpenSegment:
         if not self._name:
             self._begin()
         lines = _encoder.encode_lines(outcomes)
-        ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == 10) + (1 + self._num_bytes)
-        stops = ends.tolist()
-        self._index.add(
-            keys, segment + len(self._closed), [self._num_bytes, *stops[:-1]], stops
-        )
+        newlines = np.flatnonzero(np.frombuffer(lines, np.uint8) == NEWLINE)
+        stops = newlines.astype(np.uint64) + np.uint64(1 + self._num_bytes)
+        starts = np.concatenate(([np.uint64(self._num_bytes)], stops[:-1]))
+        self._index.add(keys, segment + len(self._closed), starts, stops)
         self._write(lines)
         self._num_rows += len(outcomes)
 
@@ -163,7 +177,8 @@ def scan(
                 starts.append(start)
                 stops.append(newline)
         start = newline
-    index.add([o.key for o in outcomes], segment, starts, stops)
+    keys = [o.key for o in outcomes]
+    index.add(keys, segment, np.array(starts, np.uint64), np.array(stops, np.uint64))
     digest = xxhash.xxh3_64_hexdigest(content[:start])
     return SegmentRef(name, len(outcomes), start, digest), outcomes
 
@@ -173,12 +188,10 @@ def write_sorted(
 ) -> SegmentRef:
     """One segment with the rows of `index` in key order, out of the segments `refs`."""
     contents = [memoryview(storage.read_range(ref.name, 0, ref.num_bytes)) for ref in refs]
-    order = np.argsort(np.frombuffer(index.keys, np.uint64), kind="stable").tolist()
-    segments, starts, sizes = index.segments, index.starts, index.sizes
-    lines = [contents[segments[i]][starts[i] : starts[i] + sizes[i]] for i in order]
+    lines = [contents[segment][start:stop] for segment, start, stop in index.in_key_order()]
     content = b"".join([HEADER, *lines])
     storage.create(name, content)
-    return SegmentRef(name, len(order), len(content), xxhash.xxh3_64_hexdigest(content))
+    return SegmentRef(name, len(lines), len(content), xxhash.xxh3_64_hexdigest(content))
 
 
 def read_outcomes(storage: Storage, ref: SegmentRef) -> Iterator[list[Outcome]]:
