@@ -88,7 +88,10 @@ class _Conversation:
 
         found = [Row(first + i, line) for i, line in enumerate(chunk)]
         requests = list(each(found, self._words.recipe, reject))
-        planned = plan(self._words.measure.prompts(requests, reject), self._plan)
+        prompts = self._words.measure.prompts(
+            requests, lambda i, error: reject(requests[i].key, error)
+        )
+        planned = plan(prompts, self._plan)
         self._take(rejects)
         for batch in planned.batches(self._feed.batch_rows):
             while not self._feed.wait_room(len(batch), 0.2):

@@ -70,9 +70,9 @@ def test_outcomes_that_do_not_fit_stop_the_asking(
     tmp_path: Path, serve: Serve, source: Path
 ) -> None:
     endpoint = serve(delay_s=0.1)
-    with small_disk(tmp_path / "small", size="80k") as disk:
+    with small_disk(tmp_path / "small", size="200k") as disk:
         out = disk / "out"
-        arguments = job(source, out, endpoint=endpoint)
+        arguments = job(source, out, endpoint=endpoint, sets={"sampling.n": 20})
 
         check_died(rowmill("run", arguments), out, NO_SPACE)
 

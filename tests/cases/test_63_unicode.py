@@ -30,7 +30,7 @@ EXPECTED = read_records(CASE / "expected.jsonl")
 COUNTS = {
     r["id"]: r["prompt_tokens"] for r in read_records(CASE / "expected_token_counts.jsonl")
 }
-ASCII = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+ASCII = {"LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
 
 
 @pytest.mark.parametrize("source", [RAW, ESCAPED], ids=["raw", "escaped"])

@@ -128,9 +128,21 @@ def test_minus_infinity_keeps_the_answer(tmp_path: Path) -> None:
     assert [{"token": "A", "logprob": None, "top": {}}] == outcome.choices[0].logprobs
 
 
+def test_half_a_surrogate_pair_keeps_the_answer(tmp_path: Path) -> None:
+    body = '{"choices": [{"index": null, "text": "a\\ud83d", "finish_reason": "stop"}]}'
+    plan = [after({"type": "ok_body", "raw": body}, contains="odd")]
+    with fake_endpoint(tmp_path, plan=plan) as endpoint:
+        outcome = ask(endpoint, wire_prompts(["odd"]))[0]
+
+    assert ("ok", "a\ufffd", 1) == (outcome.status, outcome.text, outcome.attempts)
+
+
 @pytest.mark.parametrize(
     "action",
     [
+        {"type": "ok_body", "body": {"choices": [{"text": 7}]}},
+        {"type": "ok_body", "body": {"choices": ["text"]}},
+        {"type": "ok_body", "body": {"choices": [{"text": "a", "token_ids": ["b"]}]}},
         {"type": "status", "code": 500},
         {"type": "status", "code": 429, "headers": {"Retry-After": "0"}},
         {"type": "status", "code": 503, "headers": {"Retry-After": "soon"}},
@@ -142,7 +154,7 @@ def test_minus_infinity_keeps_the_answer(tmp_path: Path) -> None:
         {"type": "choices_null"},
         {"type": "drop", "keys": ["choices"]},
     ],
-    ids=lambda action: "-".join(str(part) for part in action.values())[:30],
+    ids=lambda action: "-".join(str(part) for part in action.values()),
 )
 def test_passing_failure_is_tried_again(tmp_path: Path, action: dict[str, Any]) -> None:
     plan = [after(action, contains="bad", times=2)]

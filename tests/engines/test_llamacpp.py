@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rowmill import errors
@@ -103,6 +104,22 @@ def test_more_tokens_than_the_cache_holds_wait_for_room(
 
 
 @pytest.mark.slow
+def test_rows_that_overflow_the_cache_are_asked_again_alone(
+    model: llamacpp.Llama, engine: EngineConfig
+) -> None:
+    # llama.cpp rounds 600 tokens up to 768: four rows fit at the start, and no more at their ends.
+    ids = np.repeat(np.arange(1000, 1004, dtype=np.uint32), 140)
+    sampling = Sampling(temperature=0, ignore_eos=True)
+    stops = np.arange(140, 561, 140)
+    prompts = Prompts(list(range(4)), ids, stops, [80] * 4, [sampling], [0] * 4, [], [])
+    held = llamacpp.Llama(model._server, model.limits, expected_tokens=4)
+    outcomes = answers_of(held, prompts)
+
+    assert [80] * 4 == [outcome.output_tokens for outcome in outcomes]
+    assert 2 == max(outcome.attempts for outcome in outcomes)
+
+
+@pytest.mark.slow
 def test_answer_is_one_of_the_choices_however_long(
     model: llamacpp.Llama, engine: EngineConfig
 ) -> None:
@@ -177,8 +194,6 @@ def test_wrong_row_fails_alone(model: llamacpp.Llama, engine: EngineConfig) -> N
 
 
 def stops_of(ids: Any) -> Any:
-    import numpy as np
-
     return np.array([0, len(ids)], np.int64)
 
 

@@ -141,6 +141,18 @@ def test_wrong_setting_is_told_by_the_child_as_the_parent_would(tmp_path: Path) 
     supervisor.close()
 
 
+def test_how_the_engine_died_is_told(tmp_path: Path) -> None:
+    engine = EngineConfig(name="echo", tokenizer="bytes", delay_s=60)
+    supervisor = Supervisor(engine, log=tmp_path / "engine.log")
+    supervisor.start()
+    assert supervisor._process is not None
+    process = supervisor._process
+    os.kill(process.pid, signal.SIGSEGV)
+
+    assert "signal SIGSEGV" == process.end()
+    supervisor.close()
+
+
 def test_close_ends_the_group_and_removes_the_record(tmp_path: Path) -> None:
     with running(tmp_path) as supervisor:
         pid = child_pid(supervisor)

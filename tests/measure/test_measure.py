@@ -133,6 +133,18 @@ def test_a_rejected_row_leaves_the_others_whole() -> None:
     assert isinstance(errors[1], TooLong)
 
 
+def test_a_prompt_without_tokens_is_a_row_error(tmp_path: Any) -> None:
+    silent = tmp_path / "t.jinja"
+    silent.write_text("{{ eos }}")
+    row = Request(key=0, sampling=PLAIN, messages=[{"role": "user", "content": "a"}])
+    prompts, errors = measured(
+        opened(engine={"chat_template": str(silent)}), [row, *texts("a")]
+    )
+
+    assert "has no tokens" in str(errors[0])
+    assert len(prompts) == 1
+
+
 def test_no_rows_are_no_prompts() -> None:
     assert len(measured(opened(), [])[0]) == 0
 

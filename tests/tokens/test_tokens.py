@@ -288,6 +288,21 @@ def test_a_vocabulary_without_merges_is_refused(tmp_path: Path) -> None:
         open_gguf(file)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tokenizer__ggml__bos_token_id": 999},
+        {"tokenizer__ggml__token_type": [1]},
+        {"tokenizer__ggml__merges": ["no such"]},
+    ],
+)
+def test_a_vocabulary_that_contradicts_itself_is_a_config_error(
+    changed: dict[str, object], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="vocabulary cannot be read"):
+        open_gguf(small_gguf(tmp_path / "m.gguf", **changed))
+
+
 @given(st.data())
 def test_a_cut_gguf_file_is_a_config_error(tmp_path: Path, data: st.DataObject) -> None:
     whole = small_gguf(tmp_path / "whole.gguf").read_bytes()

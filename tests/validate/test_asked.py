@@ -76,7 +76,7 @@ def test_a_row_asks_for_its_own_sampling(
         ("choices", ["a", 1], "`choices[1]` is a number"),
         ("choices", "ab", "`choices` is a string"),
         ("schema", "{}", "`schema` is a string, expected a JSON Schema object"),
-        ("schema", {"type": "objekt"}, "`schema.type` is unknown"),
+        ("schema", {"type": "thing"}, "`schema.type` is unknown"),
         ("regex", "", "`regex` is an empty string"),
         ("regex", "(a", "`regex` is a string with an open bracket"),
         ("response_format", "json", "`response_format` is a string"),
@@ -164,7 +164,7 @@ def test_extra_is_for_endpoints() -> None:
 
 @pytest.mark.parametrize(
     "sampling",
-    [{"schema": {"type": "objekt"}}, {"regex": "(a"}, {"choices": ["a", ""]}],
+    [{"schema": {"type": "thing"}}, {"regex": "(a"}, {"choices": ["a", ""]}],
 )
 def test_a_wrong_constraint_of_the_job_is_a_config_error(sampling: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="expected"):

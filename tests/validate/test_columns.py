@@ -68,6 +68,19 @@ def test_a_brace_that_is_no_column_names_its_place(template: str) -> None:
         compile_columns(template)
 
 
+def test_a_prompt_may_have_no_column() -> None:
+    assert ask(line(a=1), prompt="Say hi.", raw=True).text == "Say hi."
+
+
+def test_a_column_of_two_meanings_is_read_with_thought() -> None:
+    by = recipe(prompt="{custom_id} {id}", raw=True)
+    for _ in range(2):
+        request = ask(line(custom_id="c", id="i"), by)
+        assert (request.text, request.id) == ("c i", b'"c"')
+    with pytest.raises(ConfigError, match="column `sampling` holds"):
+        recipe(prompt="{sampling}")
+
+
 def test_a_missing_column_names_those_that_are_there() -> None:
     sentence = refusal(line(text="x", id=1), prompt="{txt}")
 

@@ -132,13 +132,17 @@ class Channel:
         """The next message, and its rows where it is an `Ask`.
 
         Raises:
-            ChannelClosed: The other side is gone.
+            ChannelClosed: The other side is gone, or sent what is no message.
         """
         self._fill(memoryview(self._prefix))
         head_bytes, tail_bytes = _FRAME.unpack(self._prefix)
         head = bytearray(head_bytes)
         self._fill(memoryview(head))
-        message = self._decoder.decode(head)
+        try:
+            message: Message = self._decoder.decode(head)
+        except msgspec.DecodeError as error:
+            # Nothing behind it can be trusted; a row that makes an adapter say it is found like one that kills.
+            raise ChannelClosed(str(error)) from error
         if not isinstance(message, Ask):
             return message, None
         ids = np.empty(tail_bytes // 4, dtype=np.uint32)

@@ -108,10 +108,13 @@ def _serve(engine: Engine, channel: Channel) -> None:
     feed, leaving = QueueFeed(), _Leaving(channel)
     threading.Thread(target=_fill, args=(channel, feed), name="fill", daemon=True).start()
     leaving.start(feed)
-    for outcomes in engine.run(feed):
-        if outcomes:
-            leaving.put(outcomes)
-    leaving.finish()
+    try:
+        for outcomes in engine.run(feed):
+            if outcomes:
+                leaving.put(outcomes)
+    finally:
+        # Also before an error is told: what is answered is answered, and one thread sends at a time.
+        leaving.finish()
     engine.close()
     channel.send(Bye())
 

@@ -62,8 +62,9 @@ def read_answer(status: int, body: bytes) -> Answer:
     if not isinstance(choices, list) or not choices:
         raise errors.Disconnected(reason="HTTP 200 with a body without `choices`")
     try:
-        read = sorted(map(_choice, range(len(choices)), choices), key=lambda c: c.index)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        fields = list(map(_choice, range(len(choices)), choices))
+        read = sorted(msgspec.convert(fields, list[Choice]), key=lambda c: c.index)
+    except (AttributeError, TypeError, ValueError) as error:
         reason = "HTTP 200 with `choices` of an unknown shape"
         raise errors.Disconnected(reason=reason) from error
     return Answer(read, *_usage(found.get("usage")))
@@ -99,18 +100,21 @@ def _decode(body: bytes) -> Any:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         pass
     try:
-        return _finite(json.loads(body))
+        return _clean(json.loads(body))
     except (ValueError, RecursionError):
         return None
 
 
-def _finite(value: Any) -> Any:
+def _clean(value: Any) -> Any:
+    """The value without what strict JSON cannot hold: NaN becomes null, half a surrogate pair U+FFFD."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [_clean(item) for item in value]
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {_clean(key): _clean(item) for key, item in value.items()}
     return value
 
 
@@ -148,16 +152,17 @@ def _usage(usage: Any) -> tuple[int, int, int]:
     return prompt, cached, output
 
 
-def _choice(position: int, choice: dict[str, Any]) -> Choice:
+def _choice(position: int, choice: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a `Choice`, not checked yet."""
     message = choice.get("message")
-    text = choice.get("text") if message is None else _message_text(message)
-    return Choice(
-        index=int(choice.get("index", position)),
-        text=text or "",
-        finish_reason=choice.get("finish_reason") or "",
-        token_ids=choice.get("token_ids"),
-        logprobs=_logprobs(choice.get("logprobs")),
-    )
+    index = choice.get("index")
+    return {
+        "index": position if index is None else index,
+        "text": (choice.get("text") if message is None else _message_text(message)) or "",
+        "finish_reason": choice.get("finish_reason") or "",
+        "token_ids": choice.get("token_ids"),
+        "logprobs": _logprobs(choice.get("logprobs")),
+    }
 
 
 def _message_text(message: dict[str, Any]) -> str | None:

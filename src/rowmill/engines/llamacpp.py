@@ -31,6 +31,8 @@ _SEATS = 8
 _CONTEXT = 8192
 _SEAT_TOKENS = 1024
 _TRIES = 3
+_EXPECTED_TOKENS = 128
+"""Tokens an answer is given room for at first; then twice those of the longest one so far."""
 _ERRORS_ONLY = 1
 _SAMPLING = (
     "top_k",
@@ -128,9 +130,12 @@ def open(engine: EngineConfig) -> Llama:
 class Llama:
     """A loaded model."""
 
-    def __init__(self, server: Any, limits: Limits) -> None:
+    def __init__(
+        self, server: Any, limits: Limits, *, expected_tokens: int = _EXPECTED_TOKENS
+    ) -> None:
         self.limits = limits
         self._server = server
+        self._expected_tokens = expected_tokens
         self._room = Room(limits.kv_tokens)
         self._rows: queue.SimpleQueue[SeatedRow | None] = queue.SimpleQueue()
         self._out: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
@@ -200,9 +205,10 @@ class Llama:
             Disconnected: llama.cpp failed.
         """
         asked = request(row.ids, row.sampling, max_tokens=row.room, index=index)
-        # After a failure, alone: whatever was in the way is not there then.
-        tokens = len(row.ids) + row.room if attempt == 1 else self.limits.kv_tokens
-        with self._room.taken(tokens):
+        # To hold all of `max_tokens` for each would leave most seats empty. Where it turns out too little,
+        # llama.cpp fails every row in the cache; after a failure a row has the cache for itself.
+        tokens = len(row.ids) + min(row.room, self._expected_tokens)
+        with self._room.taken(tokens if attempt == 1 else self.limits.kv_tokens):
             try:
                 result = self._server.handle_completions(asked)
             except ValueError as error:
@@ -211,7 +217,9 @@ class Llama:
             except RuntimeError as error:
                 reason = f"llama.cpp failed: {type(error).__name__}"
                 raise errors.Disconnected(reason=reason) from error
-        return read_sample(result, row.sampling, index)
+        sample = read_sample(result, row.sampling, index)
+        self._expected_tokens = max(self._expected_tokens, 2 * sample.output_tokens)
+        return sample
 
 
 def _settings(settings: Any, engine: EngineConfig, limits: Limits) -> Any:

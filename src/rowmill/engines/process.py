@@ -21,6 +21,7 @@ from rowmill.engines import orphans
 from rowmill.engines.channel import Channel, ChannelClosed, Fatal, Open, Ready, pair
 from rowmill.rows import Limits
 
+_REAP_S = 0.3
 _TAIL_BYTES = 4096
 _TAIL_LINES = 8
 
@@ -70,6 +71,8 @@ class EngineProcess:
                 os.killpg(self.pid, signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(grace_s)
+        # A process that just died is not always reaped yet, and how it died must not be hidden by our own signal.
+        self.wait(_REAP_S)
         own_end = self._process.poll()
         orphans.end_group(self.pid)
         self._process.wait()
@@ -77,7 +80,7 @@ class EngineProcess:
         life_fd, self._life_fd = self._life_fd, -1
         if life_fd >= 0:
             os.close(life_fd)
-        return _ending(self._process.returncode if own_end is None else own_end)
+        return "it stopped talking" if own_end is None else _ending(own_end)
 
     def wait(self, wait_s: float) -> None:
         """Give the child time to end by itself."""

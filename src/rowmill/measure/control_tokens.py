@@ -52,7 +52,7 @@ class ControlTokens:
     def broken_parts(self, parts: Sequence[str], mark: str) -> str:
         """Literals and data in turn, joined; tokens that touch data are broken, also where they reach into literals."""
         text = "".join(parts)
-        data = _data_spans(parts)
+        data = _odd_spans(parts)
         out, start = [], 0
         for match in self._pattern.finditer(text):
             if any(match.start() < stop and begin < match.end() for begin, stop in data):
@@ -66,7 +66,8 @@ class ControlTokens:
         )
 
 
-def _data_spans(parts: Sequence[str]) -> list[tuple[int, int]]:
+def _odd_spans(parts: Sequence[str]) -> list[tuple[int, int]]:
+    """Where the second, fourth, ... part lies in the joined text."""
     spans, at = [], 0
     for i, part in enumerate(parts):
         if i % 2:

@@ -14,14 +14,13 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import xxhash
 
 from rowmill.config import Job
-from rowmill.errors import ConfigError, RowError
+from rowmill.errors import ConfigError, InvalidRow, RowError
 from rowmill.measure.chat import ChatTemplate
 from rowmill.measure.encode import Encoder
-from rowmill.measure.lengths import LengthRule
+from rowmill.measure.lengths import Counts, LengthRule, Truths
 from rowmill.rows import Ids, Limits, Prompts, Request, Sampling
 from rowmill.tokens.protocol import Stops, Tokenizer
 
@@ -73,6 +72,7 @@ class Measure:
             if i not in bad:
                 reject(i, self._rule.error(int(prompt[i]), int(asked[i])))
                 bad.add(i)
+        self._refuse_empty(prompt, bad, reject)
         prompts = self._columns(requests, ids, stops)
         prompts.samplings, prompts.sampling_of = samplings, sampling_of
         prompts.max_tokens = max_tokens.tolist()
@@ -90,6 +90,16 @@ class Measure:
             return np.empty(0, np.uint32), np.zeros(len(requests), np.int64), set()
         return self._encoder.encode(requests, reject)
 
+    def _refuse_empty(self, prompt: Counts, bad: set[int], reject: Reject) -> None:
+        """A prompt without a single token: an engine that takes ids has nothing to begin from."""
+        if self._is_wire or prompt.all():
+            return
+        for i in np.flatnonzero(prompt == 0).tolist():
+            if i not in bad:
+                reason = "the prompt has no tokens once it is encoded, expected at least one"
+                reject(i, InvalidRow(reason=reason))
+                bad.add(i)
+
     def _columns(self, requests: Sequence[Request], ids: Ids, stops: Stops) -> Prompts:
         return Prompts(
             keys=[request.key for request in requests],
@@ -106,8 +116,8 @@ class Measure:
         self,
         prompts: Prompts,
         requests: Sequence[Request],
-        kept: npt.NDArray[np.int64],
-        is_cut: npt.NDArray[np.bool_],
+        kept: Counts,
+        is_cut: Truths,
         reject: Reject,
         bad: set[int],
     ) -> None:

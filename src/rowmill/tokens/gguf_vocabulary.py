@@ -79,6 +79,21 @@ def open_gguf(path: Path) -> JsonTokenizer:
             " set `engine.tokenizer` to the model's tokenizer.json"
         )
         raise ConfigError(reason=reason)
+    try:
+        return _open(pairs, path)
+    except ConfigError:
+        raise
+    except (
+        Exception
+    ) as error:  # the library raises bare Exception for a vocabulary it cannot take
+        reason = (
+            f"`{path}`: its vocabulary cannot be read: {type(error).__name__}: {error};"
+            " set `engine.tokenizer` to the model's tokenizer.json"
+        )
+        raise ConfigError(reason=reason) from error
+
+
+def _open(pairs: Mapping[str, Any], path: Path) -> JsonTokenizer:
     tokens = [token.decode() for token in _list(pairs, "tokenizer.ggml.tokens", path)]
     architecture = _text(pairs, "general.architecture")
     return JsonTokenizer(

@@ -65,7 +65,8 @@ class JsonTokenizer:
         }
         self.specials = tuple(self._added)
         self.special_ids = tuple(number for number, _ in self._added.values())
-        self.vocab_size = self._library.get_vocab_size(with_added_tokens=True)
+        size = self._library.get_vocab_size(with_added_tokens=True)
+        self.vocab_size = max((size, *(number + 1 for number in self.special_ids)))
         self.digest = xxhash.xxh3_128_hexdigest(description.encode())
 
     def encode_batch(self, texts: Sequence[str], *, add_special: bool) -> tuple[Ids, Stops]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from msgspec import UNSET
 
-from rowmill.errors import InvalidRow
+from rowmill.errors import ConfigError, InvalidRow
 from rowmill.rows import Request, Row
 from rowmill.validate.asked import CHECKS
 from rowmill.validate.columns import column_text, compile_columns, fill
@@ -18,6 +20,10 @@ from rowmill.validate.rules import Rules
 from rowmill.validate.shapes import Asked, text_request
 
 
+Loose = list[tuple[int, str]]
+"""Places of template columns that are not always strings, and their names."""
+
+
 class TemplateRows:
     """Callable: Row -> Request, or RowError, by a `prompt`."""
 
@@ -26,27 +32,38 @@ class TemplateRows:
         self._template = compile_columns(prompt)
         self._of_job = rules.samplings.of_job
         texts = list(dict.fromkeys(self._template.columns))
-        self._attributes = [f"text{texts.index(name)}" for name in self._template.columns]
-        self._first, *self._rest = self._template.literals
+        if "sampling" in texts:
+            reason = (
+                "`prompt`: column `sampling` holds a row's own sampling, no text; rename it"
+            )
+            raise ConfigError(reason=reason)
+        attributes = [f"text{texts.index(name)}" for name in self._template.columns]
+        self._values = attrgetter(*attributes, "id", "id")  # a tuple, even without columns
+        self._blank = [""] * (2 * len(attributes) + 1)
+        self._blank[::2] = self._template.literals
+        self._is_plain = not (rules.way.is_wire or rules.way.wraps_text)
         *others, self._id_column = rules.ids.names
         never = {"sampling", *others}
-        self._loose: list[tuple[int, str]] = []
         self._lane = Lane(texts, self._id_column, never=never, prefix=rules.prefix)
+        # One value, so that another thread never sees the one without the other.
+        self._fast: tuple[Callable[[bytes], Any], Loose] = (self._lane.decode, [])
 
     def __call__(self, row: Row) -> Request:
-        parts: list[Any] = [self._first]
         try:
-            seen: Any = self._lane.decode(row.line)
-            for attribute, literal in zip(self._attributes, self._rest, strict=True):
-                parts += (getattr(seen, attribute), literal)
-            raw = seen.id
-            if self._loose:
-                self._read_loose(parts)
+            decode, loose = self._fast
+            *values, raw, _ = self._values(decode(row.line))
+            if loose:
+                _read_loose(values, loose)
         except (*LEAVE, AttributeError):
             return self._long_way(row)
-        if UNSET in parts:
+        if UNSET in values:
             return self._long_way(row)
+        parts = self._blank.copy()
+        parts[1::2] = values
         id = b"" if raw is ABSENT else canonical_id(bytes(raw), self._id_column)
+        text = "".join(parts)
+        if text and self._is_plain:
+            return Request(row.key, self._of_job, id, text, data_spans=parts)
         return self._filled(Asked(row.key, id, self._of_job), parts)
 
     def _filled(self, asked: Asked, parts: list[str]) -> Request:
@@ -57,26 +74,29 @@ class TemplateRows:
             raise InvalidRow(reason=reason)
         return text_request(self._rules.way, asked, text, parts)
 
-    def _read_loose(self, parts: list[Any]) -> None:
-        """Texts of columns that the lane reads as JSON text, in place."""
-        for i, name in self._loose:
-            raw = parts[i]
-            parts[i] = UNSET if raw is ABSENT else column_text(bytes(raw), name)
-
     def _long_way(self, row: Row) -> Request:
         columns, id = self._rules.columns(row)
         asked = _asked(self._rules, row.key, id, columns)
         parts = fill(self._template, columns)
-        self._lane.learn(columns)
-        known = [name for _, name in self._loose]
-        for name in self._template.columns:
-            if not columns[name].startswith(b'"') and name not in known:
-                self._lane.loosen(name)
-                known.append(name)
-        self._loose = [
-            (2 * i + 1, name) for i, name in enumerate(self._template.columns) if name in known
-        ]
+        self._learn(columns)
         return self._filled(asked, parts)
+
+    def _learn(self, columns: Columns) -> None:
+        self._lane.learn(columns)
+        loose = {name for _, name in self._fast[1]}
+        for name in self._template.columns:
+            if name not in loose and not columns[name].startswith(b'"'):
+                self._lane.loosen(name)
+                loose.add(name)
+        places = [(i, name) for i, name in enumerate(self._template.columns) if name in loose]
+        self._fast = (self._lane.decode, places)
+
+
+def _read_loose(values: list[Any], loose: Loose) -> None:
+    """Texts of columns that the lane reads as JSON text, in place."""
+    for i, name in loose:
+        raw = values[i]
+        values[i] = UNSET if raw is ABSENT else column_text(bytes(raw), name)
 
 
 class JinjaRows:

@@ -8,6 +8,7 @@ from rowmill.config import Job
 from rowmill.errors import InvalidRow
 from rowmill.rows import Request, Row
 from rowmill.validate.asked import CHECKS
+from rowmill.validate.batch_lane import BatchLane
 from rowmill.validate.batch_lines import batch_request, is_batch_line
 from rowmill.validate.ids import canonical_id
 from rowmill.validate.lane import ABSENT, LEAVE, Lane
@@ -34,10 +35,13 @@ class FreeRows:
         self._of_job = rules.samplings.of_job
         self._is_plain = not (rules.way.is_wire or rules.way.wraps_text)
         *others, self._id_column = rules.ids.names
-        never = {*self._fields, *others, "body", "tools", *CHECKS}
+        never = {*self._fields[1:], *others, "body", "tools", *CHECKS}
+        self._batch_lane = BatchLane(rules.way)
         self._lane = Lane(("prompt",), self._id_column, never=never, prefix=rules.prefix)
 
     def __call__(self, row: Row) -> Request:
+        if self._batch_lane.is_taught and (request := self._batch_lane.request(row)):
+            return request
         try:
             seen: Any = self._lane.decode(row.line)
             text, raw = seen.text0, seen.id
@@ -55,9 +59,11 @@ class FreeRows:
         columns, id = rules.columns(row)
         if is_batch_line(columns):
             asked = Asked(row.key, id, rules.samplings.of_job)
-            return batch_request(
+            request = batch_request(
                 columns, asked, way=rules.way, samplings=rules.samplings, model=self._model
             )
+            self._batch_lane.learn(row, columns, request)
+            return request
         field = self._only_field(columns)
         own = {name: raw for name, raw in columns.items() if name in CHECKS}
         tools = row_tools(columns, "tools")

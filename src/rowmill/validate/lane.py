@@ -48,7 +48,10 @@ class Lane:
         self._never = frozenset(never)
         self._prefix = prefix
         self._carried: dict[str, None] = {}
-        self.decode: Callable[[bytes], Any] = _decoder(self._fixed)
+        # A column of two meanings needs thought: then the long way is the only one.
+        self._is_open = self._never.isdisjoint((*texts, id_column))
+        self.decode: Callable[[bytes], Any]
+        self._rebuild()
 
     def loosen(self, column: str) -> None:
         """From now on take any value of a text column, as `Raw`: it is no string in some rows."""
@@ -66,6 +69,7 @@ class Lane:
             for column in columns
             if column not in known | self._never | self._carried.keys()
             and not column.startswith(self._prefix)
+            and _is_plain(column)
         ]
         if not new or len(self._carried) + len(new) > _MAX_CARRIED:
             return
@@ -73,6 +77,9 @@ class Lane:
         self._rebuild()
 
     def _rebuild(self) -> None:
+        if not self._is_open:
+            self.decode = _decoder([])
+            return
         carried = [(f"carried{i}", column, Raw) for i, column in enumerate(self._carried)]
         self.decode = _decoder([*self._fixed, *carried])
 
