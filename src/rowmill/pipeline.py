@@ -115,7 +115,9 @@ class Stations:
             rejects.append(rejected(key, error))
 
         requests = self._unrepeated(list(each(rows, self.recipe, reject)), reject)
-        prompts = self.measure.prompts(requests, lambda i, error: reject(requests[i].key, error))
+        prompts = self.measure.prompts(
+            requests, lambda i, error: reject(requests[i].key, error)
+        )
         self.num_read += len(rows)
         self.num_rejected += len(rejects)
         num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)

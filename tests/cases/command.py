@@ -55,7 +55,7 @@ def job(
     elif "--engine" not in options:
         arguments += ["--engine", "echo", "--set", f"engine.tokenizer={TINY}"]
     for key, value in (sets or {}).items():
-        text = value if isinstance(value, str) else json.dumps(value)
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         arguments += ["--set", f"{key}={text}"]
     return arguments
 

@@ -117,7 +117,9 @@ class Supervisor:
                 process.wait(_BYE_S)
             process.end(grace_s=_GRACE_S)
         if self._record is not None:
-            self._record.unlink(missing_ok=True)
+            # A record that cannot be removed is read at the next start, and found to tell of nothing.
+            with contextlib.suppress(OSError):
+                self._record.unlink(missing_ok=True)
 
     def _is_all_answered(self) -> bool:
         return self._is_finished and self.in_flight == 0

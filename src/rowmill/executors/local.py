@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from rowmill import rundir
 from rowmill.config import Job
 from rowmill.engines import orphans
-from rowmill.errors import ConfigError
+from rowmill.errors import BadOutput, ConfigError, StorageError
 from rowmill.events import Listener, Summary
 from rowmill.executors.opening import (
     Opened,
@@ -50,7 +50,7 @@ def run(job: Job, *, listen: Listener | None = None, token: str = "") -> Summary
     """
     storage = open_storage(job.output.path)
     check_places(job, storage)
-    existed = read_run(storage) is not None
+    existed = _has_run(storage)
     if not existed:
         probe(storage)
     mine = token or new_token()
@@ -66,6 +66,14 @@ def run(job: Job, *, listen: Listener | None = None, token: str = "") -> Summary
             if not existed and isinstance(storage, LocalStorage) and read_run(storage) is None:
                 _remove_traces(storage, root_was_there)
             raise
+
+
+def _has_run(storage: Storage) -> bool:
+    try:
+        return read_run(storage) is not None
+    except StorageError as error:
+        reason = f"output `{storage.url}` cannot be used: {error.fields['reason']}; name another folder"
+        raise BadOutput(reason=reason) from error
 
 
 def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None) -> Summary:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rowmill import rundir
 from rowmill.engines.supervise import Supervisor
+from rowmill.errors import StorageError
 from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Progress
 from rowmill.executors.opening import Opened, start_run

@@ -19,7 +19,6 @@ from rowmill.validate.lines import Columns, shown, split_columns, value_of, what
 from rowmill.validate.rules import Rules
 from rowmill.validate.shapes import Asked, text_request
 
-
 Loose = list[tuple[int, str]]
 """Places of template columns that are not always strings, and their names."""
 
