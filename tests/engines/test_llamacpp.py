@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -108,14 +109,15 @@ def test_rows_that_overflow_the_cache_are_asked_again_alone(
     model: llamacpp.Llama, engine: EngineConfig
 ) -> None:
     # llama.cpp rounds 600 tokens up to 768: four rows fit at the start, and no more at their ends.
-    ids = np.repeat(np.arange(1000, 1004, dtype=np.uint32), 140)
+    ids = np.repeat(np.arange(1000, 1004, dtype=np.uint32), 180)
     sampling = Sampling(temperature=0, ignore_eos=True)
-    stops = np.arange(140, 561, 140)
-    prompts = Prompts(list(range(4)), ids, stops, [80] * 4, [sampling], [0] * 4, [], [])
-    held = llamacpp.Llama(model._server, model.limits, expected_tokens=4)
+    stops = np.arange(180, 721, 180)
+    prompts = Prompts(list(range(4)), ids, stops, [16] * 4, [sampling], [0] * 4, [], [])
+    limits = msgspec.structs.replace(model.limits, kv_tokens=768)
+    held = llamacpp.Llama(model._server, limits, expected_tokens=4)
     outcomes = answers_of(held, prompts)
 
-    assert [80] * 4 == [outcome.output_tokens for outcome in outcomes]
+    assert [16] * 4 == [outcome.output_tokens for outcome in outcomes]
     assert 2 == max(outcome.attempts for outcome in outcomes)
 
 

@@ -83,6 +83,8 @@ class Worker:
         self._log = EventLog(storage, name)
         self._began = self._checkpoint_at = self._told_at = time.monotonic()
         self.seconds = self.engine_start_s = 0.0
+        self._entered = self._rejected = 0
+        """Rows of windows handed over so far, and those of them that fell out before the engine."""
 
     def work(self) -> None:
         """Answer all rows that can be claimed; returns after the last commit, or a stop.
@@ -187,8 +189,10 @@ class Worker:
     def _enter(self, window: Window, keeper: Keeper) -> None:
         """Note a window's rejects, copies and ends of tasks before its rows are asked."""
         self._tasks.await_copies(window.plan)
+        self._entered += window.num_rows
         if window.rejects:
             self._tasks.put(window.rejects)
+            self._rejected += len(window.rejects)
         for task, num_rows in window.ends:
             lines = sum(
                 stop - first for _, first, stop in self._opened.places.task_slices(task)
@@ -251,20 +255,23 @@ class Worker:
                 raise error
 
     def _check_caps(self) -> None:
-        config, counts = self._job.run, self._tasks.counts
-        done = counts.done
-        if done >= config.max_failed_after and counts.failed > config.max_failed_share * done:
-            top = counts.top_errors(1)[0]
-            self._stop.ask(
-                f"{counts.failed} of {done} rows failed, more than `run.max_failed_share` ="
-                f" {config.max_failed_share:g} allows; most often: {top[1]}",
-                5,
-            )
-        if (
-            config.max_hours is not None
-            and time.monotonic() - self._began > config.max_hours * 3600
-        ):
-            self._stop.ask(f"`run.max_hours` = {config.max_hours:g} reached", 5)
+        counts, max_hours = self._tasks.counts, self._job.run.max_hours
+        self._check_share(counts.failed - self._rejected, counts.done - self._rejected)
+        # Against all rows read: those that were found good are still to be answered.
+        self._check_share(self._rejected, self._entered)
+        if max_hours is not None and time.monotonic() - self._began > max_hours * 3600:
+            self._stop.ask(f"`run.max_hours` = {max_hours:g} reached", 5)
+
+    def _check_share(self, failed: int, rows: int) -> None:
+        config = self._job.run
+        if rows < config.max_failed_after or failed <= config.max_failed_share * rows:
+            return
+        top = self._tasks.counts.top_errors(1)[0]
+        reason = (
+            f"{failed} of {rows} rows failed, more than `run.max_failed_share` ="
+            f" {config.max_failed_share:g} allows; most often: {top[1]}"
+        )
+        self._stop.ask(reason, 5)
 
     # -- the engine ---------------------------------------------------------------------
 
@@ -274,7 +281,11 @@ class Worker:
         log = record.with_suffix(".log") if record else Path(tempfile.mkdtemp()) / "engine.log"
         supervisor = Supervisor(self._job.engine, record=record, log=log)
         self._supervisor = supervisor
-        limits = supervisor.start()
+        try:
+            limits = supervisor.start()
+        except OSError as error:
+            path = str(error.filename or record or log)
+            raise StorageError(path=path, reason=error.strerror or str(error)) from error
         self._feed.relimit(limits)
         self.engine_start_s = time.monotonic() - began
         self._receiver = threading.Thread(
