@@ -27,11 +27,9 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-WORDS = (
-    "time year people way day man thing woman life child world school state family student group"
-    " country problem hand part place case week company system program question work government"
-    " number night point home water room mother area money story fact month lot right study book"
-).split()
+WORDS = """time year people way day man thing woman life child world school state family student group
+country problem hand part place case week company system program question work government number night
+point home water room mother area money story fact month lot right study book""".split()
 BATCH_ROWS = 8192
 
 

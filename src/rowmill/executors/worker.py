@@ -32,9 +32,9 @@ from rowmill.pipeline import Stations, TaskRows, Window
 from rowmill.rows import Prompts
 from rowmill.storage import Storage
 
-LOOKAHEAD_BYTES = 128 * 2**20
+LOOKAHEAD_BYTES = 64 * 2**20
 """Checked and planned rows kept while the engine is not started."""
-AHEAD_BYTES = 64 * 2**20
+AHEAD_BYTES = 32 * 2**20
 """The same once it runs."""
 TICK_S = 0.2
 GAUGE_S = 1.0
