@@ -61,7 +61,11 @@ def run_rowmill(source: Path, out: Path, tokenizer: str) -> dict[str, Any]:
         {
             "source": str(source),
             "output": str(out),
-            "engine": {"name": "echo", "tokenizer": tokenizer},
+            "engine": {
+                "name": "echo",
+                "tokenizer": tokenizer,
+                "answer": "text" if tokenizer == "bytes" else "numbers",
+            },
             "raw": True,
         }
     )

@@ -142,6 +142,16 @@ def fill(
     return thread
 
 
+def drain(buffer: Buffer[T]) -> Iterator[T]:
+    """All that comes through a buffer. Raises: the filling side's error."""
+    while True:
+        thing = buffer.take(1.0)
+        if thing is not None:
+            yield thing
+        elif buffer.is_drained:
+            return
+
+
 class Keeper:
     """A thread that calls `work` each `every_s`, and at once when nudged; its first error is kept for the caller."""
 

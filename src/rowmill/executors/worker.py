@@ -23,19 +23,21 @@ from rowmill.events import Listener, Progress
 from rowmill.executors.opening import Opened, start_run
 from rowmill.executors.stopping import Stop
 from rowmill.feed import Feed
-from rowmill.flow import Buffer, Keeper, fill
+from rowmill.flow import Buffer, Keeper, drain, fill
 from rowmill.journal import Again, Counts, TaskLog, read_commits
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
 from rowmill.outcomes import pack
-from rowmill.pipeline import Stations, TaskRows, Window
+from rowmill.pipeline import Stations, TaskRows, Valid, Window
 from rowmill.rows import Prompts
 from rowmill.storage import Storage
 
 LOOKAHEAD_BYTES = 64 * 2**20
-"""Checked and planned rows kept while the engine is not started."""
-AHEAD_BYTES = 32 * 2**20
-"""The same once it runs."""
+"""Rows that are checked before the engine is started, at most; as much again may follow while it starts."""
+AHEAD_BYTES = 64 * 2**20
+"""Planned rows that may wait once it runs."""
+MAX_VALID = 2
+"""Windows that may wait to be measured: reading goes on while others are tokenised."""
 TICK_S = 0.2
 CLAIM_TICK_S = 0.02
 GAUGE_S = 1.0
@@ -68,7 +70,8 @@ class Worker:
             places=opened.places,
         )
         self._feed = Feed(opened.words.limits, prove_rows=job.run.max_failed_after)
-        self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES)
+        self._valid: Buffer[Valid] = Buffer(MAX_VALID)
+        self._buffer: Buffer[Window] = Buffer(2 * LOOKAHEAD_BYTES)
         self._supervisor: Supervisor | None = None
         self._receiver: threading.Thread | None = None
         self._receive_error: BaseException | None = None
@@ -103,20 +106,19 @@ class Worker:
         self._began = time.monotonic()
         with self._leases:
             fill(
-                self._buffer,
-                self._stations.windows(self._claims()),
-                lambda window: window.num_bytes + 1,
-                name="rowmill-read",
+                self._valid, self._stations.validated(self._claims()), _one, name="rowmill-read"
             )
+            planned = map(self._stations.planned, drain(self._valid))
+            fill(self._buffer, planned, _bytes_of, name="rowmill-measure")
             keeper = None
             try:
                 self._check_first_rows()
                 keeper = Keeper(self._keep, TICK_S, name="rowmill-keep")
-                self._buffer.bound(AHEAD_BYTES)
                 self._pump(keeper)
                 self._settle(keeper)
             finally:
                 self._is_over = True
+                self._valid.close()
                 self._buffer.close()
                 self._close_engine()
                 if keeper is not None:
@@ -158,7 +160,7 @@ class Worker:
         if not self._is_checked:
             return False
         waiting = self._stations.num_read - self._entered
-        return waiting >= max(self._job.plan.window_rows, self._feed.target_rows)
+        return waiting >= max(4 * self._job.plan.window_rows, self._feed.target_rows)
 
     def _claimed(self, task: int, epoch: int) -> TaskRows | None:
         """A task whose lease is ours; None where its last holder committed it before it let go."""
@@ -194,7 +196,8 @@ class Worker:
         """
         stations, wanted = self._stations, self._job.validate_.first_rows
         while not self._stop and not self._buffer.wait(
-            lambda: stations.num_read >= wanted or self._buffer.is_full, TICK_S
+            lambda: stations.num_read >= wanted or self._buffer.weight >= LOOKAHEAD_BYTES,
+            TICK_S,
         ):
             pass
         if self._opened.is_new:
@@ -324,6 +327,7 @@ class Worker:
             target=self._receive, name="rowmill-receive", daemon=True
         )
         self._receiver.start()
+        self._buffer.bound(AHEAD_BYTES)
         return supervisor
 
     def _receive(self) -> None:
@@ -387,3 +391,11 @@ class Worker:
             "child_waiting_batches": gauge.waiting if gauge is not None else 0,
             "copies_waiting": self._tasks.num_waiting_copies,
         }
+
+
+def _one(_: object) -> float:
+    return 1.0
+
+
+def _bytes_of(window: Window) -> float:
+    return window.num_bytes + 1.0
