@@ -105,7 +105,9 @@ class Buffer(Generic[T]):
         Raises: the filling side's error, once all it put before is taken.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_ended, timeout_s)
+            self._changed.wait_for(
+                lambda: self._waiting or self._is_ended or self._is_closed, timeout_s
+            )
             if self._waiting:
                 thing, weight = self._waiting.popleft()
                 self._weight -= weight
@@ -117,9 +119,9 @@ class Buffer(Generic[T]):
 
     @property
     def is_drained(self) -> bool:
-        """Whether all that will ever come was taken."""
+        """Whether all that will ever be taken was."""
         with self._changed:
-            return self._is_ended and not self._waiting
+            return self._is_closed or (self._is_ended and not self._waiting)
 
 
 def fill(

@@ -12,7 +12,6 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from rowmill import rundir
@@ -20,15 +19,16 @@ from rowmill.engines.supervise import Supervisor
 from rowmill.errors import StorageError
 from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Progress
+from rowmill.executors.claims import Claims
 from rowmill.executors.opening import Opened, start_run
 from rowmill.executors.stopping import Stop
 from rowmill.feed import Feed
 from rowmill.flow import Buffer, Keeper, drain, fill
-from rowmill.journal import Again, Counts, TaskLog, read_commits
+from rowmill.journal import Again, Counts
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
 from rowmill.outcomes import pack
-from rowmill.pipeline import Stations, TaskRows, Valid, Window
+from rowmill.pipeline import Stations, Valid, Window
 from rowmill.rows import Prompts
 from rowmill.storage import Storage
 
@@ -39,7 +39,6 @@ AHEAD_BYTES = 64 * 2**20
 MAX_VALID = 2
 """Windows that may wait to be measured: reading goes on while others are tokenised."""
 TICK_S = 0.2
-CLAIM_TICK_S = 0.02
 GAUGE_S = 1.0
 
 
@@ -75,14 +74,8 @@ class Worker:
         self._supervisor: Supervisor | None = None
         self._receiver: threading.Thread | None = None
         self._receive_error: BaseException | None = None
-        commits = read_commits(storage)
-        self._again = again or {}
-        self._todo = [t for t in range(opened.cut.num_tasks) if t not in commits]
-        if again is not None:
-            self._todo = list(again)
-        self._resumed = Counts()
-        for task in commits.keys() - set(self._todo):
-            self._resumed.merge(commits[task].counts)
+        self._claims = Claims(storage, self._leases, self._tasks, opened, again)
+        self._resumed = self._claims.resumed
         self.total = opened.cut.num_lines
         """Rows of the run as far as known: lines, less the blank ones met."""
         self._log = EventLog(storage, name)
@@ -101,13 +94,14 @@ class Worker:
             ConfigError: the first rows show that the job is to be refused.
             EngineDied, StorageError: what was done is kept.
         """
-        if not self._todo:
+        if not self._claims.todo:
             return
         self._began = time.monotonic()
         with self._leases:
-            fill(
-                self._valid, self._stations.validated(self._claims()), _one, name="rowmill-read"
+            claims = self._claims.rows(
+                self._has_enough, lambda: self._is_over or bool(self._stop)
             )
+            fill(self._valid, self._stations.validated(claims), _one, name="rowmill-read")
             planned = map(self._stations.planned, drain(self._valid))
             fill(self._buffer, planned, _bytes_of, name="rowmill-measure")
             keeper = None
@@ -136,57 +130,12 @@ class Worker:
 
     # -- reading ahead ------------------------------------------------------------------
 
-    def _claims(self) -> Iterator[TaskRows | None]:
-        """Tasks this worker may do, in order; waits for those that others hold, in case they die."""
-        todo = self._todo
-        while todo and not self._stop:
-            left = []
-            for task in todo:
-                while self._has_enough and not (self._stop or self._is_over):
-                    time.sleep(CLAIM_TICK_S)
-                epoch = self._leases.claim(task)
-                if epoch is None:
-                    left.append(task)
-                elif rows := self._claimed(task, epoch):
-                    yield rows
-            todo = [t for t in left if not self._is_committed(t)]
-            if todo:
-                yield None
-                time.sleep(TICK_S)
-
-    @property
     def _has_enough(self) -> bool:
         """Whether so much waits to be asked that the next task is better left to another worker."""
         if not self._is_checked:
             return False
         waiting = self._stations.num_read - self._entered
         return waiting >= max(4 * self._job.plan.window_rows, self._feed.target_rows)
-
-    def _claimed(self, task: int, epoch: int) -> TaskRows | None:
-        """A task whose lease is ours; None where its last holder committed it before it let go."""
-        try:
-            # Asked after the claim: a holder commits first and gives the lease back then.
-            log = None if self._is_committed(task) else self._open_log(task, epoch)
-        except StorageError:
-            # A holder that was only asleep commits, and removes what we are about to take over.
-            if not self._is_committed(task):
-                raise
-            log = None
-        if log is None:
-            self._leases.release(task)
-            return None
-        self._resumed.merge(log.counts)
-        self._tasks.open(log)
-        done = set(log.done) if log.done else set()
-        return TaskRows(task, list(self._opened.places.task_slices(task)), done)
-
-    def _open_log(self, task: int, epoch: int) -> TaskLog:
-        return TaskLog(self._storage, task, epoch, self._again.get(task))
-
-    def _is_committed(self, task: int) -> bool:
-        again = self._again.get(task)
-        name = rundir.commit(task, again.retry if again else 0)
-        return self._storage.size(name) is not None
 
     def _check_first_rows(self) -> None:
         """Wait until the first rows are checked; refuse the job before anything is asked or kept.
