@@ -143,7 +143,7 @@ class RunConfig(Part):
     """`[run]`: how the work is kept safe and when it stops."""
 
     checkpoint_s: float = Field(default=30.0, gt=0)
-    """Seconds between moments at which outcomes are safe on the disk: what a crash may repeat."""
+    """Seconds between moments at which outcomes are safe on the disk: what a loss of power may repeat."""
     max_failed_share: float = Field(default=0.5, gt=0, le=1)
     """Stop early where more than this share of rows fails, once `max_failed_after` rows are done."""
     max_failed_after: int = Field(default=200, gt=0)

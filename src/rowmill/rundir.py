@@ -17,7 +17,7 @@ Memory: none.
     events/WORKER.jsonl             what happened
     engines/PID.json                engine process groups, to end orphans
     results/part-N.jsonl            published
-    results/done.json               create-only: the parts that are published
+    results/done.json               written last: the parts that are published
 """
 
 from __future__ import annotations

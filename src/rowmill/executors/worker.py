@@ -1,7 +1,7 @@
 """One worker: claims tasks, has their rows answered, commits them.
 
-Three threads: a filler that reads and plans ahead, this one that feeds the engine, a receiver that writes
-outcomes; a keeper wakes for checkpoints, commits and gauges.
+Four threads: one reads and validates ahead, one measures and plans, this one feeds the engine, a receiver
+writes outcomes; a keeper wakes for checkpoints, commits and gauges.
 Promises: a task is committed with its last outcome; after a stop nothing new is asked.
 Knows nothing of: how a run is opened or published.
 """
