@@ -36,6 +36,7 @@ LOOKAHEAD_BYTES = 128 * 2**20
 AHEAD_BYTES = 32 * 2**20
 """The same once it runs."""
 TICK_S = 0.2
+CLAIM_TICK_S = 0.02
 GAUGE_S = 1.0
 
 
@@ -85,6 +86,9 @@ class Worker:
         self.seconds = self.engine_start_s = 0.0
         self._entered = self._rejected = 0
         """Rows of windows handed over so far, and those of them that fell out before the engine."""
+        self._is_checked = False
+        """Whether the first rows are: until then tasks are claimed for the sake of reading them."""
+        self._is_over = False
 
     def work(self) -> None:
         """Answer all rows that can be claimed; returns after the last commit, or a stop.
@@ -111,6 +115,7 @@ class Worker:
                 self._pump(keeper)
                 self._settle(keeper)
             finally:
+                self._is_over = True
                 self._buffer.close()
                 self._close_engine()
                 if keeper is not None:
@@ -134,26 +139,51 @@ class Worker:
         while todo and not self._stop:
             left = []
             for task in todo:
+                while self._has_enough and not (self._stop or self._is_over):
+                    time.sleep(CLAIM_TICK_S)
                 epoch = self._leases.claim(task)
                 if epoch is None:
                     left.append(task)
-                else:
-                    yield self._claimed(task, epoch)
-            todo = [t for t in left if self._storage.size(self._commit_name(t)) is None]
+                elif rows := self._claimed(task, epoch):
+                    yield rows
+            todo = [t for t in left if not self._is_committed(t)]
             if todo:
                 yield None
                 time.sleep(TICK_S)
 
-    def _claimed(self, task: int, epoch: int) -> TaskRows:
-        log = TaskLog(self._storage, task, epoch, self._again.get(task))
+    @property
+    def _has_enough(self) -> bool:
+        """Whether so much waits to be asked that the next task is better left to another worker."""
+        if not self._is_checked:
+            return False
+        waiting = self._stations.num_read - self._entered
+        return waiting >= max(self._job.plan.window_rows, self._feed.target_rows)
+
+    def _claimed(self, task: int, epoch: int) -> TaskRows | None:
+        """A task whose lease is ours; None where its last holder committed it before it let go."""
+        try:
+            # Asked after the claim: a holder commits first and gives the lease back then.
+            log = None if self._is_committed(task) else self._open_log(task, epoch)
+        except StorageError:
+            # A holder that was only asleep commits, and removes what we are about to take over.
+            if not self._is_committed(task):
+                raise
+            log = None
+        if log is None:
+            self._leases.release(task)
+            return None
         self._resumed.merge(log.counts)
         self._tasks.open(log)
         done = set(log.done) if log.done else set()
         return TaskRows(task, list(self._opened.places.task_slices(task)), done)
 
-    def _commit_name(self, task: int) -> str:
+    def _open_log(self, task: int, epoch: int) -> TaskLog:
+        return TaskLog(self._storage, task, epoch, self._again.get(task))
+
+    def _is_committed(self, task: int) -> bool:
         again = self._again.get(task)
-        return rundir.commit(task, again.retry if again else 0)
+        name = rundir.commit(task, again.retry if again else 0)
+        return self._storage.size(name) is not None
 
     def _check_first_rows(self) -> None:
         """Wait until the first rows are checked; refuse the job before anything is asked or kept.
@@ -170,6 +200,7 @@ class Worker:
             stations.check_duplicates()
             start_run(self._opened, self._storage)
         stations.duplicates.clear()
+        self._is_checked = True
 
     # -- feeding ------------------------------------------------------------------------
 
