@@ -41,7 +41,12 @@ def make_input(path: Path, rows: int) -> None:
     with path.open("w", encoding="utf-8") as file:
         for i in range(rows):
             body = {"model": "m", "prompt": _text(rng), "max_tokens": 16}
-            line = {"custom_id": f"row-{i:09d}", "method": "POST", "url": "/v1/completions", "body": body}
+            line = {
+                "custom_id": f"row-{i:09d}",
+                "method": "POST",
+                "url": "/v1/completions",
+                "body": body,
+            }
             file.write(json.dumps(line) + "\n")
 
 
@@ -116,7 +121,9 @@ def run_encode(source: Path, _out: Path, tokenizer: str) -> dict[str, Any]:
     began = time.perf_counter()
     tokens = 0
     for start in range(0, len(prompts), BATCH_ROWS):
-        tokens += sum(len(e.ids) for e in coder.encode_batch(prompts[start : start + BATCH_ROWS]))
+        tokens += sum(
+            len(e.ids) for e in coder.encode_batch(prompts[start : start + BATCH_ROWS])
+        )
     return {"seconds": time.perf_counter() - began, "ok": len(prompts), "tokens": tokens}
 
 
@@ -155,22 +162,33 @@ def main() -> None:
     if arguments.contender:
         contend(arguments)
         return
-    names = arguments.only or ["rowmill", "pydantic", *(["encode"] if arguments.tokenizer != "bytes" else [])]
+    names = arguments.only or [
+        "rowmill",
+        "pydantic",
+        *(["encode"] if arguments.tokenizer != "bytes" else []),
+    ]
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="rowmill-bench-"))
     source = folder / f"in-{arguments.rows}.jsonl"
     if not source.exists():
         make_input(source, arguments.rows)
     rates: dict[str, list[float]] = {name: [] for name in names}
-    print(f"{arguments.rows:,} rows, {source.stat().st_size / arguments.rows:.0f} bytes each, {os.cpu_count()} cores")
+    print(
+        f"{arguments.rows:,} rows, {source.stat().st_size / arguments.rows:.0f} bytes each, {os.cpu_count()} cores"
+    )
     for number in range(arguments.rounds):
         for name in names:
             result = measure(name, source, folder, arguments.tokenizer)
             assert result["ok"] == arguments.rows
             rates[name].append(arguments.rows / result["seconds"])
             told = ", ".join(f"{k} {v:,.2f}" for k, v in result.items() if k != "ok")
-            print(f"round {number + 1}: {name}: {rates[name][-1]:,.0f} rows/s ({told})", flush=True)
+            print(
+                f"round {number + 1}: {name}: {rates[name][-1]:,.0f} rows/s ({told})",
+                flush=True,
+            )
     for name, found in rates.items():
-        print(f"median {name}: {statistics.median(found):,.0f} rows/s ({min(found):,.0f} to {max(found):,.0f})")
+        print(
+            f"median {name}: {statistics.median(found):,.0f} rows/s ({min(found):,.0f} to {max(found):,.0f})"
+        )
 
 
 if __name__ == "__main__":

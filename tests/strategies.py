@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rowmill.rows import Choice, Outcome, Prompts, Sampling
 
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
 def outcomes_of(keys: list[int]) -> st.SearchStrategy[list[Outcome]]:

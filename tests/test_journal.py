@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.strategies import outcomes_of
 
 from rowmill import rundir
 from rowmill.errors import StorageError
 from rowmill.journal import TaskLog, read_commits, segments_of
+from rowmill.outcomes import pack
 from rowmill.rows import Outcome
 from rowmill.storage import LocalStorage, Storage, open_storage
 from rowmill.write.segments import read_outcomes
+from tests.strategies import outcomes_of
 
 KEYS = list(range(30))
 
@@ -22,7 +23,9 @@ KEYS = list(range(30))
 @pytest.fixture(params=["local", "memory"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """An empty place of either kind."""
-    return open_storage(str(tmp_path / "run") if request.param == "local" else f"memory://{tmp_path}")
+    return open_storage(
+        str(tmp_path / "run") if request.param == "local" else f"memory://{tmp_path}"
+    )
 
 
 def outcome(key: int, text: str = "a") -> Outcome:
@@ -37,8 +40,8 @@ def committed(storage: Storage, task: int = 0) -> list[Outcome]:
 
 def test_a_commit_holds_every_outcome_in_key_order(storage: Storage) -> None:
     log = TaskLog(storage, 0, 1)
-    log.put([outcome(5), outcome(2)])
-    log.put([outcome(9), outcome(1)])
+    log.put(pack([outcome(5), outcome(2)]))
+    log.put(pack([outcome(9), outcome(1)]))
 
     assert log.commit("w")
 
@@ -48,18 +51,18 @@ def test_a_commit_holds_every_outcome_in_key_order(storage: Storage) -> None:
 
 def test_a_row_is_taken_once(storage: Storage) -> None:
     log = TaskLog(storage, 0, 1)
-    log.put([outcome(1, "first")])
+    log.put(pack([outcome(1, "first")]))
 
-    new = log.put([outcome(1, "second"), outcome(2)])
+    new = log.put(pack([outcome(1, "second"), outcome(2)]))
 
-    assert [2] == [o.key for o in new]
+    assert [2] == new.keys.tolist()
     log.commit("w")
     assert ["first", "a"] == [o.text for o in committed(storage)]
 
 
 def test_a_later_epoch_goes_on_from_what_is_durable(storage: Storage) -> None:
     first = TaskLog(storage, 0, 1)
-    first.put([outcome(1), outcome(2)])
+    first.put(pack([outcome(1), outcome(2)]))
     first.checkpoint()
 
     second = TaskLog(storage, 0, 2)
@@ -71,8 +74,8 @@ def test_a_later_epoch_goes_on_from_what_is_durable(storage: Storage) -> None:
 
 def test_of_two_commits_the_first_stands(storage: Storage) -> None:
     slow, quick = TaskLog(storage, 0, 1), TaskLog(storage, 0, 2)
-    slow.put([outcome(1, "slow")])
-    quick.put([outcome(1, "quick")])
+    slow.put(pack([outcome(1, "slow")]))
+    quick.put(pack([outcome(1, "quick")]))
 
     assert quick.commit("q")
     assert not slow.commit("s")
@@ -83,22 +86,22 @@ def test_of_two_commits_the_first_stands(storage: Storage) -> None:
 def test_what_a_fenced_writer_appends_later_does_not_count(tmp_path: Path) -> None:
     storage = LocalStorage(str(tmp_path))
     zombie = TaskLog(storage, 0, 1)
-    zombie.put([outcome(1, "old")])
+    zombie.put(pack([outcome(1, "old")]))
     heir = TaskLog(storage, 0, 2)
-    zombie.put([outcome(2, "late")])
-    heir.put([outcome(2, "new")])
+    zombie.put(pack([outcome(2, "late")]))
+    heir.put(pack([outcome(2, "new")]))
 
     assert heir.commit("h")
-    zombie.put([outcome(3, "later")])
+    zombie.put(pack([outcome(3, "later")]))
 
     assert [(1, "old"), (2, "new")] == [(o.key, o.text) for o in committed(storage)]
 
 
 def test_segments_that_a_commit_does_not_name_are_removed(storage: Storage) -> None:
     log = TaskLog(storage, 0, 1)
-    log.put([outcome(2)])
+    log.put(pack([outcome(2)]))
     log.checkpoint()
-    log.put([outcome(1)])
+    log.put(pack([outcome(1)]))
 
     log.commit("w")
 
@@ -108,7 +111,7 @@ def test_segments_that_a_commit_does_not_name_are_removed(storage: Storage) -> N
 def test_changed_bytes_are_an_error_not_an_answer(tmp_path: Path) -> None:
     storage = LocalStorage(str(tmp_path))
     log = TaskLog(storage, 0, 1)
-    log.put([outcome(1, "abc")])
+    log.put(pack([outcome(1, "abc")]))
     log.commit("w")
     path = storage.path(segments_of(storage, 0)[0])
     path.write_bytes(path.read_bytes().replace(b"abc", b"abd"))
@@ -119,17 +122,19 @@ def test_changed_bytes_are_an_error_not_an_answer(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_cut_at_any_byte_every_row_lands_once(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_cut_at_any_byte_every_row_lands_once(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     """A writer dies at any byte, up to three times; heirs ask again what is not there."""
     storage = LocalStorage(str(tmp_path_factory.mktemp("run")))
     for epoch in range(1, data.draw(st.integers(1, 4)) + 1):
         log = TaskLog(storage, 0, epoch)
         todo = data.draw(st.permutations([k for k in KEYS if k not in log.done]))
         for outcomes in data.draw(outcomes_of(todo).map(lambda every: [every[:7], every[7:]])):
-            log.put(outcomes)
+            log.put(pack(outcomes))
         cut_last_segment(storage, data)
     heir = TaskLog(storage, 0, 9)
-    heir.put([outcome(k) for k in KEYS if k not in heir.done])
+    heir.put(pack([outcome(k) for k in KEYS if k not in heir.done]))
 
     assert heir.commit("w")
 
@@ -147,12 +152,20 @@ def cut_last_segment(storage: LocalStorage, data: st.DataObject) -> None:
 def test_counts_of_a_commit_are_those_of_its_outcomes(storage: Storage) -> None:
     log = TaskLog(storage, 3, 1)
     log.put(
-        [
-            Outcome(1, "ok", text="x", finish_reason="length", prompt_tokens=3, output_tokens=2),
-            Outcome(2, "ok", text="x", copied_from="f:1"),
-            Outcome(3, "error", error_kind="too_long", error="9214 prompt tokens, limit 8192"),
-            Outcome(4, "error", error_kind="too_long", error="9999 prompt tokens, limit 8192"),
-        ]
+        pack(
+            [
+                Outcome(
+                    1, "ok", text="x", finish_reason="length", prompt_tokens=3, output_tokens=2
+                ),
+                Outcome(2, "ok", text="x", copied_from="f:1"),
+                Outcome(
+                    3, "error", error_kind="too_long", error="9214 prompt tokens, limit 8192"
+                ),
+                Outcome(
+                    4, "error", error_kind="too_long", error="9999 prompt tokens, limit 8192"
+                ),
+            ]
+        )
     )
     log.commit("w")
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from rowmill import rundir
 from rowmill.errors import StorageError
+from rowmill.outcomes import COPIED, FAILED, TRUNCATED, Outcomes, pack
 from rowmill.rows import Outcome
 from rowmill.storage import Storage
 from rowmill.write.segments import OpenSegment, RowIndex, SegmentRef, scan, write_sorted
@@ -44,18 +45,22 @@ class Counts(msgspec.Struct):
         """Rows with an outcome, of either fate."""
         return self.ok + self.failed
 
-    def add(self, outcomes: Sequence[Outcome]) -> None:
+    def add(self, outcomes: Outcomes) -> None:
         """Count more outcomes."""
-        failed = [o for o in outcomes if o.status != "ok"]
-        self.failed += len(failed)
-        self.ok += len(outcomes) - len(failed)
-        self.prompt_tokens += sum([o.prompt_tokens for o in outcomes])
-        self.cached_tokens += sum([o.cached_tokens for o in outcomes])
-        self.output_tokens += sum([o.output_tokens for o in outcomes])
-        self.truncated += [o.finish_reason for o in outcomes].count("length")
-        self.copied += len(outcomes) - [o.copied_from for o in outcomes].count(None)
-        for outcome in failed:
-            self._count_error(f"{outcome.error_kind}\t{error_shape(outcome.error or '')}")
+        marks = outcomes.marks
+        is_failed = (marks & FAILED) > 0
+        num_failed = int(np.count_nonzero(is_failed))
+        self.failed += num_failed
+        self.ok += len(outcomes) - num_failed
+        self.truncated += int(np.count_nonzero((marks & (TRUNCATED | FAILED)) == TRUNCATED))
+        self.copied += int(np.count_nonzero(marks & COPIED))
+        prompt, cached, output = outcomes.tokens.sum(axis=1, dtype=np.int64).tolist()
+        self.prompt_tokens += prompt
+        self.cached_tokens += cached
+        self.output_tokens += output
+        if num_failed:
+            for outcome in outcomes.take(np.flatnonzero(is_failed).tolist()).unpack():
+                self._count_error(f"{outcome.error_kind}\t{error_shape(outcome.error or '')}")
 
     def merge(self, other: Counts) -> None:
         """Add the sums of other outcomes."""
@@ -145,14 +150,15 @@ class TaskLog:
         self._segment = OpenSegment(storage, self._names, self._index)
         self._lock = threading.Lock()
 
-    def put(self, outcomes: list[Outcome]) -> list[Outcome]:
+    def put(self, outcomes: Outcomes) -> Outcomes:
         """Write outcomes, those of rows that are done already dropped. Returns: the ones that were new."""
         with self._lock:
-            if not self.done.isdisjoint([o.key for o in outcomes]):
-                outcomes = [o for o in outcomes if o.key not in self.done]
-            keys = [o.key for o in outcomes]
+            keys = outcomes.keys.tolist()
+            if not self.done.isdisjoint(keys):
+                outcomes = outcomes.take([i for i, k in enumerate(keys) if k not in self.done])
+                keys = outcomes.keys.tolist()
             if keys:
-                self._segment.put(keys, outcomes, segment=len(self._old))
+                self._segment.put(outcomes, segment=len(self._old))
                 self.done.update(keys)
                 self.counts.add(outcomes)
             return outcomes
@@ -213,7 +219,7 @@ class TaskLog:
         ref, outcomes = scan(
             self._storage, name, self._index, segment=number, done=self.done, leave=leave
         )
-        self.counts.add(outcomes)
+        self.counts.add(pack(outcomes))
         return ref
 
     def _drop_all_but(self, names: set[str]) -> None:

@@ -9,12 +9,15 @@ Memory: the open tasks' logs, and the copies that wait for their leader.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict, deque
+from collections import deque
+from collections.abc import Iterator
 
 import msgspec
+import numpy as np
 
 from rowmill.errors import GaveUp, KilledEngine
 from rowmill.journal import Counts, TaskLog
+from rowmill.outcomes import Outcomes, join, pack
 from rowmill.plan import Plan
 from rowmill.record import Places
 from rowmill.rows import Outcome, Prompts
@@ -57,11 +60,12 @@ class OpenTasks:
                 self._copies[leader] = (plan, [index[key] for key in keys])
                 self.num_waiting_copies += len(keys)
 
-    def put(self, outcomes: list[Outcome]) -> None:
+    def put(self, outcomes: Outcomes) -> None:
         """Write outcomes to their tasks' logs."""
         if self._copies:
-            outcomes = [*outcomes, *self._copies_of(outcomes)]
-        for task, group in self._by_task(outcomes).items():
+            copies = self._copies_of(outcomes)
+            outcomes = join([outcomes, pack(copies)]) if copies else outcomes
+        for task, group in self._by_task(outcomes):
             new = self._logs[task].put(group)
             with self._lock:
                 self.counts.add(new)
@@ -92,31 +96,27 @@ class OpenTasks:
         with self._lock:
             return list(self._logs.values())
 
-    def _by_task(self, outcomes: list[Outcome]) -> dict[int, list[Outcome]]:
-        task_of = self._places.task_of
-        if outcomes and task_of(min(o.key for o in outcomes)) == task_of(
-            max(o.key for o in outcomes)
-        ):
-            return {task_of(outcomes[0].key): outcomes}
-        groups: dict[int, list[Outcome]] = defaultdict(list)
-        for outcome in outcomes:
-            groups[task_of(outcome.key)].append(outcome)
-        return groups
+    def _by_task(self, outcomes: Outcomes) -> Iterator[tuple[int, Outcomes]]:
+        tasks = self._places.tasks_of(outcomes.keys)
+        if len(tasks) and (tasks == tasks[0]).all():
+            yield int(tasks[0]), outcomes
+            return
+        for task in np.unique(tasks).tolist():
+            yield task, outcomes.take(np.flatnonzero(tasks == task).tolist())
 
-    def _copies_of(self, outcomes: list[Outcome]) -> list[Outcome]:
+    def _copies_of(self, outcomes: Outcomes) -> list[Outcome]:
+        with self._lock:
+            leaders = [i for i, key in enumerate(outcomes.keys.tolist()) if key in self._copies]
+            waiting = [self._copies.pop(int(outcomes.keys[i])) for i in leaders]
+            self.num_waiting_copies -= sum(len(rows) for _, rows in waiting)
         copied: list[Outcome] = []
-        for outcome in outcomes:
-            with self._lock:
-                plan, rows = self._copies.pop(outcome.key, (None, []))
-                self.num_waiting_copies -= len(rows)
-            if plan is None:
-                continue
+        found = outcomes.take(leaders).unpack()
+        for outcome, (plan, rows) in zip(found, waiting, strict=True):
             if outcome.error_kind in NOT_COPIED:
                 self.again.append(plan.prompts.take(rows))
                 continue
             source = self._places.place_of(outcome.key)
-            keys = [plan.prompts.keys[i] for i in rows]
-            copied.extend(_copy(outcome, key, source) for key in keys)
+            copied += [_copy(outcome, plan.prompts.keys[i], source) for i in rows]
         return copied
 
 

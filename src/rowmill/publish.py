@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 
 import msgspec
@@ -21,13 +22,14 @@ import xxhash
 from rowmill import rundir
 from rowmill.errors import StorageError
 from rowmill.journal import Commit, Counts
+from rowmill.outcomes import key_of
 from rowmill.read import read_spans
 from rowmill.record import Cut, Places
-from rowmill.rows import Outcome, Shard, pack_key
+from rowmill.rows import Shard, pack_key
 from rowmill.storage import LocalStorage, Storage, open_storage
 from rowmill.storage.drafts import open_draft
 from rowmill.write.results import ResultLines
-from rowmill.write.segments import read_outcomes
+from rowmill.write.segments import read_lines_of
 
 MERGED_ROWS = 2048
 INLINE_BYTES = 32 * 2**20
@@ -74,17 +76,11 @@ def publish(
         return done
     specs = _cut_parts(cut, commits, prefix, part_bytes)
     _sweep(storage, {spec.name for spec in specs})
-    cores = len(os.sched_getaffinity(0))
-    total = sum(shard.stop - shard.start for shard in cut.shards)
-    if (
-        not isinstance(storage, LocalStorage)
-        or len(specs) == 1
-        or total < INLINE_BYTES
-        or cores == 1
-    ):
-        parts = [write_part(storage, spec) for spec in specs]
+    if isinstance(storage, LocalStorage) and len(specs) > 1 and cores() > 1:
+        with ThreadPoolExecutor(cores()) as pool:
+            parts = list(pool.map(lambda spec: _write_apart(storage, spec), specs))
     else:
-        parts = _write_apart(storage, specs, cores)
+        parts = [write_part(storage, spec) for spec in specs]
     counts = Counts()
     for commit in commits:
         counts.merge(commit.counts)
@@ -127,12 +123,12 @@ def write_part(storage: Storage, spec: PartSpec) -> PartDone:
 def joined(storage: Storage, spec: PartSpec) -> Iterator[list[bytes]]:
     """Result lines of a part, a few thousand at a time."""
     result_line = ResultLines(spec.prefix).line
-    outcomes = _Outcomes(merged(storage, spec.commits, pack_key(spec.shards[0].index, 0)))
+    outcomes = _Lines(merged(storage, spec.commits, pack_key(spec.shards[0].index, 0)))
     for shard, limit in zip(spec.shards, spec.limit, strict=True):
         first_key, first_line, name = pack_key(shard.index, 0), shard.first_line, shard.name
         for spans in read_spans(shard, stop=limit):
             found = outcomes.take(len(spans))
-            if [o.key - first_key for o in found] != [ordinal for ordinal, _ in spans]:
+            if [key_of(line) - first_key for line in found] != [n for n, _ in spans]:
                 raise _mismatch(spec, shard, spans, found)
             yield [
                 result_line(source, f"{name}:{first_line + ordinal}", outcome)
@@ -141,23 +137,23 @@ def joined(storage: Storage, spec: PartSpec) -> Iterator[list[bytes]]:
 
 
 def _mismatch(
-    spec: PartSpec, shard: Shard, spans: list[tuple[int, bytes]], found: list[Outcome]
+    spec: PartSpec, shard: Shard, spans: list[tuple[int, bytes]], found: list[bytes]
 ) -> StorageError:
-    keys = {o.key for o in found}
+    keys = {key_of(line) for line in found}
     missing = [n for n, _ in spans if pack_key(shard.index, n) not in keys]
     line = shard.first_line + (missing[0] if missing else 0)
     reason = f"no outcome for row {shard.name}:{line}; the input or a segment changed"
     return StorageError(path=spec.name, reason=reason)
 
 
-class _Outcomes:
-    """Lists of outcomes, taken in other lengths than they come in."""
+class _Lines:
+    """Lists of lines, taken in other lengths than they come in."""
 
-    def __init__(self, parts: Iterator[list[Outcome]]) -> None:
-        self._parts, self._held, self._at = parts, list[Outcome](), 0
+    def __init__(self, parts: Iterator[list[bytes]]) -> None:
+        self._parts, self._held, self._at = parts, list[bytes](), 0
 
-    def take(self, rows: int) -> list[Outcome]:
-        """The next `rows` outcomes; fewer at the end."""
+    def take(self, rows: int) -> list[bytes]:
+        """The next `rows` lines; fewer at the end."""
         while (
             len(self._held) - self._at < rows and (part := next(self._parts, None)) is not None
         ):
@@ -170,27 +166,27 @@ class _Outcomes:
 
 def joined_rows(
     cut: Cut,
-    outcomes_of: Callable[[int], Iterator[list[Outcome]]],
+    lines_of: Callable[[int], Iterator[list[bytes]]],
     prefix: str,
 ) -> Iterator[list[bytes]]:
     """Result lines of the rows that have an outcome, task by task: also of a run that is not whole."""
     result_line, places = ResultLines(prefix).line, Places(cut)
     for task in range(cut.num_tasks):
-        outcome_by_key = {o.key: o for part in outcomes_of(task) for o in part}
+        line_by_key = {key_of(line): line for part in lines_of(task) for line in part}
         for shard, first, stop in places.task_slices(task):
             for spans in read_spans(shard, first=first, stop=stop):
                 keyed = ((pack_key(shard.index, ordinal), source) for ordinal, source in spans)
                 yield [
-                    result_line(source, places.place_of(key), outcome_by_key[key])
+                    result_line(source, places.place_of(key), line_by_key[key])
                     for key, source in keyed
-                    if key in outcome_by_key
+                    if key in line_by_key
                 ]
 
 
 def merged(
     storage: Storage, commits: Sequence[Commit], first_key: int
-) -> Iterator[list[Outcome]]:
-    """Outcomes of all commits in key order, from `first_key` on.
+) -> Iterator[list[bytes]]:
+    """Outcome lines of all commits in key order, from `first_key` on.
 
     Commits whose key ranges do not overlap are read one after the other; only those that do are merged.
     """
@@ -207,40 +203,49 @@ def merged(
 
 def _merge(
     storage: Storage, commits: Sequence[Commit], first_key: int
-) -> Iterator[list[Outcome]]:
+) -> Iterator[list[bytes]]:
     streams = [_stream(storage, commit, first_key) for commit in commits]
     if len(streams) == 1:
         yield from streams[0]
         return
-    rows = heapq.merge(*map(chain.from_iterable, streams), key=lambda o: o.key)
+    rows = heapq.merge(*map(chain.from_iterable, streams), key=key_of)
     while part := list(islice(rows, MERGED_ROWS)):
         yield part
 
 
-def _stream(storage: Storage, commit: Commit, first_key: int) -> Iterator[list[Outcome]]:
+def _stream(storage: Storage, commit: Commit, first_key: int) -> Iterator[list[bytes]]:
     for ref in commit.segments:
-        for outcomes in read_outcomes(storage, ref):
+        for lines in read_lines_of(storage, ref):
             if commit.first_key < first_key:
-                yield [o for o in outcomes if o.key >= first_key]
+                yield [line for line in lines if key_of(line) >= first_key]
             else:
-                yield outcomes
+                yield lines
 
 
 def _cut_parts(
     cut: Cut, commits: Sequence[Commit], prefix: str, part_bytes: int
 ) -> list[PartSpec]:
+    """Parts of about equal size, none much over `part_bytes` of input, as many as keep all cores at work."""
     limits: list[tuple[Shard, int]] = [
         (shard, stop) for shard, _, stop in Places(cut).slices(0, cut.num_lines)
     ]
+    total = sum(shard.stop - shard.start for shard, _ in limits)
+    num_parts = -(-total // part_bytes)
+    if total >= INLINE_BYTES:
+        num_parts = -(-max(num_parts, 1) // cores()) * cores()
     groups: list[list[tuple[Shard, int]]] = [[]]
     size = 0
     for shard, limit in limits:
-        if groups[-1] and size + shard.stop - shard.start > part_bytes:
+        if groups[-1] and size >= len(groups) * total / max(num_parts, 1):
             groups.append([])
-            size = 0
         groups[-1].append((shard, limit))
         size += shard.stop - shard.start
     return [_spec(i, group, commits, prefix) for i, group in enumerate(groups) if group]
+
+
+def cores() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def _spec(
@@ -265,35 +270,19 @@ def _sweep(storage: Storage, keep: set[str]) -> None:
             storage.remove(name)
 
 
-def _write_apart(storage: LocalStorage, specs: list[PartSpec], cores: int) -> list[PartDone]:
-    """Write parts in processes of their own, as many at once as there are cores."""
-    done: list[PartDone] = []
-    for start in range(0, len(specs), cores):
-        running = [_spawn(storage, spec) for spec in specs[start : start + cores]]
-        done += [_reap(child) for child in running]
-    return done
-
-
-def _spawn(storage: LocalStorage, spec: PartSpec) -> subprocess.Popen[bytes]:
-    child = subprocess.Popen(
-        [sys.executable, "-m", "rowmill.publish"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert child.stdin is not None
+def _write_apart(storage: LocalStorage, spec: PartSpec) -> PartDone:
+    """Write a part in a process of its own."""
     spec = msgspec.structs.replace(spec, url=str(storage.root))
-    child.stdin.write(msgspec.json.encode(spec))
-    child.stdin.close()
-    child.stdin = None
-    return child
-
-
-def _reap(child: subprocess.Popen[bytes]) -> PartDone:
-    reply = child.communicate()[0]
-    if child.returncode == 0:
-        return msgspec.json.decode(reply, type=PartDone)
-    path, _, reason = reply.decode(errors="replace").partition("\n")
-    raise StorageError(
-        path=path or "results", reason=reason or f"publishing died, status {child.returncode}"
+    command = [sys.executable, "-m", "rowmill.publish"]
+    done = subprocess.run(
+        command, input=msgspec.json.encode(spec), stdout=subprocess.PIPE, check=False
     )
+    if done.returncode == 0:
+        return msgspec.json.decode(done.stdout, type=PartDone)
+    path, _, reason = done.stdout.decode(errors="replace").partition("\n")
+    if not reason:
+        reason = f"publishing ended with status {done.returncode}"
+    raise StorageError(path=path or spec.name, reason=reason)
 
 
 def _part_main() -> int:

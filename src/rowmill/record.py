@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from rowmill import rundir
 from rowmill.errors import RunMismatch
 from rowmill.read import SourceFile
-from rowmill.rows import ORDINAL_MASK, Shard, unpack_key
+from rowmill.rows import ORDINAL_BITS, ORDINAL_MASK, Shard, unpack_key
 from rowmill.storage import Storage
 
 MIN_TASK_ROWS, MAX_TASK_ROWS = 1_000, 50_000
@@ -69,15 +71,22 @@ class Places:
     def __init__(self, cut: Cut) -> None:
         self.cut = cut
         self._firsts = [0, *itertools.accumulate(shard.num_lines for shard in cut.shards)]
+        self._first_array = np.array(self._firsts, np.int64)
 
     def task_of(self, key: int) -> int:
         """Task that a row belongs to."""
         shard, ordinal = unpack_key(key)
         return (self._firsts[shard] + ordinal) // self.cut.task_rows
 
+    def tasks_of(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Task of each of R rows. Shapes: R uint64 -> R int64."""
+        shards = (keys >> np.uint64(ORDINAL_BITS)).astype(np.int64)
+        ordinals = (keys & np.uint64(ORDINAL_MASK)).astype(np.int64)
+        return (self._first_array[shards] + ordinals) // self.cut.task_rows
+
     def place_of(self, key: int) -> str:
         """`FILE:LINE` of a row."""
-        shard = self.cut.shards[key >> 40]
+        shard = self.cut.shards[key >> ORDINAL_BITS]
         return f"{shard.name}:{shard.first_line + (key & ORDINAL_MASK)}"
 
     def slices(self, start: int, stop: int) -> Iterator[tuple[Shard, int, int]]:

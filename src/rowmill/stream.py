@@ -19,6 +19,7 @@ from rowmill.config import Job
 from rowmill.engines.supervise import Supervisor
 from rowmill.executors.opening import Words, understand
 from rowmill.feed import Feed
+from rowmill.outcomes import pack
 from rowmill.pipeline import each, rejected
 from rowmill.plan import plan
 from rowmill.rows import Outcome, Row
@@ -111,13 +112,14 @@ class _Conversation:
                 ready.append((self._waiting.popleft(), outcome))
                 self._next_key += 1
         for body, outcome in ready:
-            yield msgspec.json.decode(self._line(body, f"row:{outcome.key + 1}", outcome))
+            line = pack([outcome]).lines.rstrip(b"\n")
+            yield msgspec.json.decode(self._line(body, f"row:{outcome.key + 1}", line))
 
     def _receive(self) -> None:
         try:
             for outcomes in self._supervisor.outcomes():
                 self._feed.answered(len(outcomes))
-                self._take(outcomes)
+                self._take(outcomes.unpack())
         except BaseException as error:
             with self._changed:
                 self._error = error

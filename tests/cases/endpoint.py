@@ -36,9 +36,15 @@ class Endpoint:
         options += ["--delay", str(delay_s)]
         options += ["--plan", str(plan)] if plan else []
         options += ["--log", str(self._log)] if is_logged else []
-        self._process = subprocess.Popen(
-            [sys.executable, str(FAKE), *options], stdout=subprocess.PIPE, text=True
-        )
+        with (folder / "stderr").open(
+            "w"
+        ) as words:  # its threads complain of every cut connection
+            self._process = subprocess.Popen(
+                [sys.executable, str(FAKE), *options],
+                stdout=subprocess.PIPE,
+                stderr=words,
+                text=True,
+            )
         assert self._process.stdout is not None
         first = self._process.stdout.readline().split()
         assert first[:1] == ["LISTENING"], first

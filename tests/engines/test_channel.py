@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.engines.channel import Answers, Channel, ChannelClosed, End, pair
+from rowmill.engines.channel import Channel, ChannelClosed, End, pair
+from rowmill.outcomes import Outcomes, pack
 from rowmill.rows import Choice, Outcome, Prompts, Sampling
 
 
@@ -80,14 +81,15 @@ def test_more_than_a_socket_holds_goes_through() -> None:
     here, there = channels()
     choice = Choice(0, "b", token_ids=[1], logprobs=[{"token": "b", "logprob": None}])
     outcomes = [Outcome(i, "ok", text="x" * 1000, choices=[choice]) for i in range(20_000)]
-    sender = threading.Thread(target=here.send, args=(Answers(outcomes),))
+    sender = threading.Thread(target=here.send_outcomes, args=(pack(outcomes),))
     sender.start()
-    message, _ = there.receive()
+    _, got = there.receive()
     sender.join()
     here.close()
     there.close()
 
-    assert Answers(outcomes) == message
+    assert isinstance(got, Outcomes)
+    assert outcomes == got.unpack()
 
 
 def test_half_a_message_is_none() -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -17,7 +16,7 @@ from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines import llamacpp, resolve
 from rowmill.engines.llamacpp_ask import choices_grammar, read_sample, request, room_for
-from rowmill.rows import Outcome, Prompts, Sampling
+from rowmill.rows import Limits, Outcome, Prompts, Sampling
 from rowmill.tokens import open_tokenizer
 from tests.engines.feeds import answers_of
 
@@ -104,21 +103,31 @@ def test_more_tokens_than_the_cache_holds_wait_for_room(
     assert {1} == {outcome.attempts for outcome in outcomes}
 
 
-@pytest.mark.slow
-def test_rows_that_overflow_the_cache_are_asked_again_alone(
-    model: llamacpp.Llama, engine: EngineConfig
-) -> None:
-    # llama.cpp rounds 600 tokens up to 768: four rows fit at the start, and no more at their ends.
-    ids = np.repeat(np.arange(1000, 1004, dtype=np.uint32), 180)
-    sampling = Sampling(temperature=0, ignore_eos=True)
-    stops = np.arange(180, 721, 180)
-    prompts = Prompts(list(range(4)), ids, stops, [16] * 4, [sampling], [0] * 4, [], [])
-    limits = msgspec.structs.replace(model.limits, kv_tokens=768)
-    held = llamacpp.Llama(model._server, limits, expected_tokens=4)
-    outcomes = answers_of(held, prompts)
+class Overflowing:
+    """Stands for llama.cpp with a full cache: says what that says at the first call of each row."""
 
-    assert [16] * 4 == [outcome.output_tokens for outcome in outcomes]
-    assert 2 == max(outcome.attempts for outcome in outcomes)
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def handle_completions(self, asked: dict[str, Any]) -> dict[str, Any]:
+        key = asked["prompt"][0]
+        if key not in self.seen:
+            self.seen.add(key)
+            return {"error": {"code": 500, "message": "Context size has been exceeded."}}
+        return {
+            "choices": [{"text": "a", "finish_reason": "stop", "logprobs": None}],
+            "usage": {"prompt_tokens": 2, "completion_tokens": 1},
+        }
+
+
+def test_rows_that_overflow_the_cache_are_asked_again() -> None:
+    limits = Limits(seats=2, kv_tokens=8, max_model_tokens=8)
+    ids = np.array([7, 0, 8, 0, 9, 0], np.uint32)
+    stops = np.array([2, 4, 6])
+    prompts = Prompts([0, 1, 2], ids, stops, [4] * 3, [GREEDY], [0] * 3, [], [])
+    outcomes = answers_of(llamacpp.Llama(Overflowing(), limits), prompts)
+
+    assert [("ok", 2)] * 3 == [(outcome.status, outcome.attempts) for outcome in outcomes]
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def running(tmp_path: Path, **options: Any) -> Iterator[Supervisor]:
 
 
 def collect(supervisor: Supervisor) -> list[Outcome]:
-    return [outcome for batch in supervisor.outcomes() for outcome in batch]
+    return [outcome for batch in supervisor.outcomes() for outcome in batch.unpack()]
 
 
 def child_pid(supervisor: Supervisor) -> int:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rowmill.engines.ledger import Ledger
 from rowmill.engines.triage import Triage, halves
+from rowmill.outcomes import pack
 from rowmill.rows import Outcome, Prompts
 from tests.engines.rows_of import byte_prompts
 
@@ -33,7 +34,7 @@ class MortalEngine:
             if key in self.killers:
                 return ledger.drain()
             self.answered.append(key)
-            ledger.settle([Outcome(key, "ok")])
+            ledger.settle(pack([Outcome(key, "ok")]))
         return None
 
 
@@ -86,8 +87,9 @@ def test_ledger_gives_back_what_is_open_and_drops_what_came_twice(data: st.DataO
         first += size
         keep = data.draw(st.integers(1, 400))
         done = [key for key in open_keys if key % keep]
-        assert done == [o.key for o in ledger.settle([Outcome(key, "ok") for key in done])]
-        assert [] == ledger.settle([Outcome(key, "ok") for key in done])
+        outcomes = pack([Outcome(key, "ok") for key in done])
+        assert done == ledger.settle(outcomes).keys.tolist()
+        assert 0 == len(ledger.settle(outcomes))
         open_keys = [key for key in open_keys if not key % keep]
 
     assert len(open_keys) == len(ledger)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import windows
 
 from rowmill.config import PlanConfig
 from rowmill.plan import plan
 from rowmill.rows import Prompts
+from tests.strategies import windows
 
 
 def asked_of(prompts: Prompts, i: int) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ Knows nothing of: processes, engines, restarts.
 Memory: the message being sent or received.
 
 A frame is u32 length of the head, u64 length of the tail, the head (MessagePack of a tagged Struct),
-the tail (the token ids of `Ask`, else nothing).
+the tail (the token ids of `Ask`, the lines of `Answers`, else nothing).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rowmill.rows import Ids, Limits, Outcome, Prompts, Sampling
+from rowmill.outcomes import Outcomes
+from rowmill.rows import Ids, Limits, Prompts, Sampling
 
 _FRAME = struct.Struct("<IQ")
 _SOCKET_BYTES = 4 << 20
@@ -52,9 +53,11 @@ class Ask(msgspec.Struct, tag="ask"):
 
 
 class Answers(msgspec.Struct, tag="answers"):
-    """Child: outcomes, in any order."""
+    """Child: outcomes, in any order. `outcomes` of the channel is how they are read."""
 
-    outcomes: list[Outcome]
+    keys: bytes
+    marks: bytes
+    tokens: bytes
 
 
 class Gauge(msgspec.Struct, tag="gauge"):
@@ -128,8 +131,18 @@ class Channel:
         ids = np.ascontiguousarray(prompts.ids, dtype=np.uint32)
         self._send(self._encoder.encode(ask), ids.view(np.uint8).data)
 
-    def receive(self) -> tuple[Message, Prompts | None]:
-        """The next message, and its rows where it is an `Ask`.
+    def send_outcomes(self, outcomes: Outcomes) -> None:
+        """Send outcomes as `Answers`; blocks while the socket is full.
+
+        Raises:
+            ChannelClosed: The other side is gone.
+        """
+        columns = (outcomes.keys, outcomes.marks, outcomes.tokens)
+        answers = Answers(*(column.tobytes() for column in columns))
+        self._send(self._encoder.encode(answers), memoryview(outcomes.lines))
+
+    def receive(self) -> tuple[Message, Prompts | Outcomes | None]:
+        """The next message, and its rows where it is an `Ask` or its outcomes where it is an `Answers`.
 
         Raises:
             ChannelClosed: The other side is gone, or sent what is no message.
@@ -143,11 +156,15 @@ class Channel:
         except msgspec.DecodeError as error:
             # Nothing behind it can be trusted; a row that makes an adapter say it is found like one that kills.
             raise ChannelClosed(str(error)) from error
-        if not isinstance(message, Ask):
-            return message, None
-        ids = np.empty(tail_bytes // 4, dtype=np.uint32)
-        self._fill(ids.view(np.uint8).data)
-        return message, _prompts(message, ids)
+        if isinstance(message, Ask):
+            ids = np.empty(tail_bytes // 4, dtype=np.uint32)
+            self._fill(ids.view(np.uint8).data)
+            return message, _prompts(message, ids)
+        if isinstance(message, Answers):
+            lines = bytearray(tail_bytes)
+            self._fill(memoryview(lines))
+            return message, _outcomes(message, bytes(lines))
+        return message, None
 
     def close(self) -> None:
         """Close this end; a thread that waits in `receive` of this end is woken."""
@@ -193,6 +210,15 @@ def _prompts(ask: Ask, ids: Ids) -> Prompts:
         sampling_of=ask.sampling_of,
         wires=ask.wires,
         wire_fields=ask.wire_fields,
+    )
+
+
+def _outcomes(answers: Answers, lines: bytes) -> Outcomes:
+    return Outcomes(
+        keys=np.frombuffer(answers.keys, np.uint64),
+        marks=np.frombuffer(answers.marks, np.uint8),
+        tokens=np.frombuffer(answers.tokens, np.uint32).reshape(3, -1),
+        lines=lines,
     )
 
 

@@ -27,7 +27,6 @@ from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines import open_engine
 from rowmill.engines.channel import (
-    Answers,
     Bye,
     Channel,
     ChannelClosed,
@@ -39,6 +38,7 @@ from rowmill.engines.channel import (
     Ready,
 )
 from rowmill.engines.protocol import Engine
+from rowmill.outcomes import pack
 from rowmill.rows import Outcome, Prompts
 
 _GAUGE_S = 1.0
@@ -124,7 +124,7 @@ def _fill(channel: Channel, feed: QueueFeed) -> None:
     try:
         while True:
             message, prompts = channel.receive()
-            if prompts is not None:
+            if isinstance(prompts, Prompts):
                 feed.put(prompts)
             elif isinstance(message, End):
                 feed.put(None)
@@ -159,7 +159,7 @@ class _Leaving:
         with contextlib.suppress(ChannelClosed):
             while (outcomes := self._gather()) is not None:
                 self._answered += len(outcomes)
-                self._channel.send(Answers(outcomes))
+                self._channel.send_outcomes(pack(outcomes))
                 if time.monotonic() >= due:
                     due = time.monotonic() + _GAUGE_S
                     self._channel.send(self._gauge())

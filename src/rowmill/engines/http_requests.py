@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import urllib.request
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from rowmill.rows import Outcome, Prompts, Sampling
 Deliver = Callable[[list[Outcome]], None]
 
 _RECONNECT_S = 1.0
+_HAND_OVER_S = 0.005
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,7 @@ class Requests:
         self._open_rows = 0
         self._has_ended = False
         self._down_since = -1.0
+        self._done: list[Outcome] = []
 
     def add(self, prompts: Prompts) -> None:
         """More rows."""
@@ -93,12 +96,14 @@ class Requests:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self._endpoint.headers,
                 timeout=times,
-                trust_env=True,
+                # Where set, proxies are looked up for each request, at more than the request's own cost.
+                trust_env=bool(urllib.request.getproxies()),
             ) as session,
             asyncio.TaskGroup() as seats,
         ):
             for _ in range(self._endpoint.seats):
                 seats.create_task(self._sit(session))
+        self._hand_over()
 
     async def _sit(self, session: Any) -> None:
         """One seat: row after row."""
@@ -224,9 +229,17 @@ class Requests:
 
     def _close(self, row: _Row, outcome: Outcome) -> None:
         self._open_rows -= 1
-        self._deliver([outcome])
+        if not self._done:
+            self._loop.call_later(_HAND_OVER_S, self._hand_over)
+        self._done.append(outcome)
         if self._has_ended and not self._open_rows:
             self._wake(len(self._idle))
+
+    def _hand_over(self) -> None:
+        """Give outcomes on together: a switch of thread for each would cost more than its request."""
+        if self._done:
+            done, self._done = self._done, []
+            self._deliver(done)
 
 
 class _Unreachable(errors.Transient):

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rowmill.rows import Outcome, Prompts
+from rowmill.outcomes import Outcomes
+from rowmill.rows import Prompts
 
 _SPARSE_SHARE = 0.25
 """A batch with fewer of its rows open than this is cut down: a long row must not pin a thousand."""
@@ -33,7 +34,7 @@ class Ledger:
         self._batch_of.update(dict.fromkeys(prompts.keys, prompts))
         self._added += len(prompts)
 
-    def settle(self, outcomes: list[Outcome]) -> list[Outcome]:
+    def settle(self, outcomes: Outcomes) -> Outcomes:
         """Close the rows of `outcomes`.
 
         Returns:
@@ -43,8 +44,10 @@ class Ledger:
             self._added = 0
             self._cut_down()
         take = self._batch_of.pop
-        fresh = [outcome for outcome in outcomes if take(outcome.key, None) is not None]
-        return outcomes if len(fresh) == len(outcomes) else fresh
+        found = [take(key, None) is not None for key in outcomes.keys.tolist()]
+        if all(found):
+            return outcomes
+        return outcomes.take([i for i, is_open in enumerate(found) if is_open])
 
     def drain(self) -> list[Prompts]:
         """Take all open rows out, in the order they were given."""

@@ -23,6 +23,7 @@ from rowmill.engines.channel import Answers, Bye, Channel, ChannelClosed, End, F
 from rowmill.engines.ledger import Ledger
 from rowmill.engines.process import EngineProcess, last_lines, start_process
 from rowmill.engines.triage import Triage
+from rowmill.outcomes import Outcomes, pack
 from rowmill.rows import Limits, Outcome, Prompts
 
 _START_TRIES = 3
@@ -88,7 +89,7 @@ class Supervisor:
             self._is_finished = True
             self._say_end()
 
-    def outcomes(self) -> Iterator[list[Outcome]]:
+    def outcomes(self) -> Iterator[Outcomes]:
         """Outcomes as they come, in any order, through the engine's deaths, until all is answered.
 
         Raises:
@@ -96,11 +97,12 @@ class Supervisor:
         """
         while (channel := self._channel) is not None and not self._closing.is_set():
             message: Any = None
+            rows: Any = None
             with contextlib.suppress(ChannelClosed):
-                message, _ = channel.receive()
+                message, rows = channel.receive()
             match message:
                 case Answers():
-                    yield self._settle(message.outcomes)
+                    yield self._settle(rows)
                 case Gauge():
                     self.gauge = message
                 case Bye() if self._is_all_answered():
@@ -139,12 +141,12 @@ class Supervisor:
             with contextlib.suppress(ChannelClosed):
                 self._channel.send(End())
 
-    def _settle(self, outcomes: list[Outcome]) -> list[Outcome]:
+    def _settle(self, outcomes: Outcomes) -> Outcomes:
         fresh = self._ledger.settle(outcomes)
-        if fresh:
+        if len(fresh):
             self._killers = self._quiet_deaths = 0
         if self._triage.deaths_of:
-            fresh = [self._with_deaths(outcome) for outcome in fresh]
+            fresh = pack([self._with_deaths(outcome) for outcome in fresh.unpack()])
         if self._triage.is_on and not len(self._ledger):
             self._feed_on()
         return fresh
@@ -165,7 +167,7 @@ class Supervisor:
                 self._send(prompts)
             self._say_end()
 
-    def _after_death(self, fatal: Fatal | None) -> list[Outcome]:
+    def _after_death(self, fatal: Fatal | None) -> Outcomes:
         """Sort out who was there, start again, give rows again.
 
         Returns:
@@ -173,14 +175,14 @@ class Supervisor:
         """
         ending = self._bury(fatal)
         if self._closing.is_set():
-            return []
+            return pack([])
         with self._sending:
             rest, killer = self._triage.blame(self._ledger.drain())
             self._held[:0] = rest
         killed = [] if killer is None else [self._killed(killer, ending)]
         if not self._is_all_answered() and self._restart():
             self._feed_on()
-        return killed
+        return pack(killed)
 
     def _restart(self) -> bool:
         """Start again.

@@ -1,0 +1,1 @@
+"""Who runs a job: one worker on this machine."""

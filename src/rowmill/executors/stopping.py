@@ -9,11 +9,11 @@ import signal
 import threading
 from types import FrameType, TracebackType
 
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
 
 class Stop:
     """Why the run should end before its input does, if it should. The first reason stands."""
-
-    EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
     def __init__(self) -> None:
         self.reason = ""
@@ -30,7 +30,7 @@ class Stop:
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():
-            for number in self.EXIT_CODES:
+            for number in EXIT_CODES:
                 self._old[number] = signal.signal(number, self._heard)
         return self
 
@@ -49,5 +49,5 @@ class Stop:
         name = signal.Signals(number).name
         self.ask(
             f"{name}: draining, rows in flight are finished",
-            self.EXIT_CODES[signal.Signals(number)],
+            EXIT_CODES[signal.Signals(number)],
         )

@@ -27,13 +27,14 @@ from rowmill.flow import Buffer, Keeper, fill
 from rowmill.journal import Again, Counts, TaskLog, read_commits
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
+from rowmill.outcomes import pack
 from rowmill.pipeline import Stations, TaskRows, Window
 from rowmill.rows import Prompts
 from rowmill.storage import Storage
 
 LOOKAHEAD_BYTES = 128 * 2**20
 """Checked and planned rows kept while the engine is not started."""
-AHEAD_BYTES = 32 * 2**20
+AHEAD_BYTES = 64 * 2**20
 """The same once it runs."""
 TICK_S = 0.2
 CLAIM_TICK_S = 0.02
@@ -222,7 +223,7 @@ class Worker:
         self._tasks.await_copies(window.plan)
         self._entered += window.num_rows
         if window.rejects:
-            self._tasks.put(window.rejects)
+            self._tasks.put(pack(window.rejects))
             self._rejected += len(window.rejects)
         for task, num_rows in window.ends:
             lines = sum(
@@ -329,7 +330,7 @@ class Worker:
         assert self._supervisor is not None
         try:
             for outcomes in self._supervisor.outcomes():
-                if outcomes:
+                if len(outcomes):
                     self._tasks.put(outcomes)
                     self._feed.answered(len(outcomes))
         except BaseException as error:

@@ -134,7 +134,8 @@ class Leases:
             old = held.lease
             free = Lease(task, old.epoch, "", self._token, self._nonce, old.beat + 1)
             # Lost at the last moment: then it is no longer ours to free.
-            self._storage.swap(rundir.lease(task), msgspec.json.encode(free), held.version)
+            content = msgspec.json.encode(free)
+            self._storage.swap(rundir.lease(task), content, held.version, durable=False)
 
     def __enter__(self) -> Self:
         self._heart = Heart(self._beat_or_wait, every_s=self._lease_s / BEATS_A_LEASE)
@@ -192,10 +193,11 @@ class Leases:
     def _write(self, name: str, lease: Lease, version: str) -> str | None:
         """Put the lease where `version` still is, or nothing where that is empty; None where we were late."""
         content = msgspec.json.encode(lease)
+        # A power cut ends every holder too; an epoch it undoes cannot be confused: segments are create-only.
         if version:
-            new = self._storage.swap(name, content, version)
+            new = self._storage.swap(name, content, version, durable=False)
         else:
-            self._storage.create(name, content)
+            self._storage.create(name, content, durable=False)
             new = None
         if new is not None:
             return new

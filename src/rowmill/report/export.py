@@ -41,7 +41,7 @@ def export(output: str, target: str) -> Exported:
     draft = open_draft(LocalStorage(str(path.parent)), path.name)
     rows = 0
     try:
-        for lines in joined_rows(view.cut, view.task_outcomes, view.record.prefix):
+        for lines in joined_rows(view.cut, view.task_lines, view.record.prefix):
             rows += len(lines)
             draft.write(b"".join(lines))
         draft.finish()

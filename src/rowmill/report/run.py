@@ -9,6 +9,7 @@ import msgspec
 from rowmill import rundir
 from rowmill.errors import ConfigError
 from rowmill.journal import Commit, Counts, read_commits, segments_of
+from rowmill.outcomes import pack
 from rowmill.record import Cut, Places, Record, read_run
 from rowmill.rows import Outcome
 from rowmill.storage import NotThere, Storage, open_storage
@@ -40,10 +41,15 @@ class View(msgspec.Struct, frozen=True):
         """Outcomes of any task, in key order where it is committed."""
         commit = self.commits.get(task)
         if commit is None:
-            yield sorted(self.open_outcomes(task), key=lambda o: o.key)
+            yield self.open_outcomes(task)
             return
         for ref in commit.segments:
             yield from read_outcomes(self.storage, ref)
+
+    def task_lines(self, task: int) -> Iterator[list[bytes]]:
+        """The same as lines of a segment, without their line feeds."""
+        for outcomes in self.task_outcomes(task):
+            yield pack(outcomes).lines.split(b"\n")[:-1]
 
     def open_tasks(self) -> list[int]:
         """Tasks with outcomes that are not committed."""
@@ -56,7 +62,7 @@ class View(msgspec.Struct, frozen=True):
         for commit in self.commits.values():
             counts.merge(commit.counts)
         for task in self.open_tasks():
-            counts.add(self.open_outcomes(task))
+            counts.add(pack(self.open_outcomes(task)))
         return counts
 
 

@@ -83,15 +83,20 @@ class Storage(Protocol):
         """Length in bytes; None where it is absent."""
         ...
 
-    def create(self, name: str, content: bytes) -> bool:
-        """Write a new object whole and durably; False, and no change, where it exists."""
+    def create(self, name: str, content: bytes, *, durable: bool = True) -> bool:
+        """Write a new object whole and durably; False, and no change, where it exists.
+
+        Not `durable`: whole all the same, but a power cut may undo it; for what a restart can do without.
+        """
         ...
 
     def replace(self, name: str, content: bytes) -> None:
         """Write the object whole and durably over whatever was there."""
         ...
 
-    def swap(self, name: str, content: bytes, version: str) -> str | None:
+    def swap(
+        self, name: str, content: bytes, version: str, *, durable: bool = True
+    ) -> str | None:
         """Replace the object where it still has `version`.
 
         A version may come back with the same content: put a counter into what must not repeat.

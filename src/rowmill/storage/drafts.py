@@ -15,6 +15,8 @@ from rowmill.storage.contract import Storage
 from rowmill.storage.files import sync_folder, write_all
 from rowmill.storage.local import LocalStorage, open_temp, told
 
+WRITEBACK_BYTES = 16 * 2**20
+
 
 class Draft(Protocol):
     """An object in the making."""
@@ -42,6 +44,7 @@ def open_draft(storage: Storage, name: str) -> Draft:
 class _LocalDraft:
     def __init__(self, storage: LocalStorage, name: str) -> None:
         self._path = storage.path(name)
+        self._size = self._begun = 0
         try:
             self._temp, self._fd = open_temp(self._path.parent)
         except OSError as error:
@@ -50,6 +53,12 @@ class _LocalDraft:
     def write(self, content: bytes) -> None:
         try:
             write_all(self._fd, content)
+            self._size += len(content)
+            if self._size - self._begun >= WRITEBACK_BYTES:
+                # Linux begins to write these pages back now, so that `finish` waits for the last of them only.
+                span = self._size - self._begun
+                os.posix_fadvise(self._fd, self._begun, span, os.POSIX_FADV_DONTNEED)
+                self._begun = self._size
         except OSError as error:
             raise told(self._path, error) from error
 

@@ -87,21 +87,23 @@ class LocalStorage:
         except NotThere:
             return None
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, durable: bool = True) -> bool:
         """Write a new file whole and durably; False where it exists."""
         path = self.path(name)
         with self._told(name):
             # Spares the temporary file; the link below is what decides.
             if os.path.lexists(path):
                 return False
-            return self._publish(path, content, self._link)
+            return self._publish(path, content, self._link, durable=durable)
 
     def replace(self, name: str, content: bytes) -> None:
         """Write the file whole and durably over whatever was there."""
         with self._told(name):
             self._publish(self.path(name), content, self._rename)
 
-    def swap(self, name: str, content: bytes, version: str) -> str | None:
+    def swap(
+        self, name: str, content: bytes, version: str, *, durable: bool = True
+    ) -> str | None:
         """Replace the file where it still has `version`, under the folder's lock."""
 
         def rename_unchanged(temp: Path, path: Path) -> bool:
@@ -116,7 +118,8 @@ class LocalStorage:
             # Asked first so that a lost race makes neither a file nor a folder.
             if self.size(name) is None:
                 return None
-            swapped = self._publish(self.path(name), content, rename_unchanged)
+            path = self.path(name)
+            swapped = self._publish(path, content, rename_unchanged, durable=durable)
         return _version(content) if swapped else None
 
     def list(self, prefix: str) -> list[str]:
@@ -178,13 +181,19 @@ class LocalStorage:
                     folder.rmdir()
 
     def _publish(
-        self, path: Path, content: bytes, give_name: Callable[[Path, Path], bool]
+        self,
+        path: Path,
+        content: bytes,
+        give_name: Callable[[Path, Path], bool],
+        *,
+        durable: bool = True,
     ) -> bool:
         for _ in range(MOST_TRIES):
             temp, fd = open_temp(path.parent)
             try:
                 write_all(fd, content)
-                os.fsync(fd)
+                if durable:
+                    os.fsync(fd)
                 named = give_name(temp, path)
             except FileNotFoundError:
                 # Another process swept the file between its making and its lock.
@@ -194,7 +203,7 @@ class LocalStorage:
                 with contextlib.suppress(OSError):
                     temp.unlink()
                 os.close(fd)
-            if named:
+            if named and durable:
                 sync_folder(path.parent)
             return named
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -82,7 +82,7 @@ class ObjectStorage:
         except NotThere:
             return None
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, durable: bool = True) -> bool:
         """Put where nothing is."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -104,7 +104,9 @@ class ObjectStorage:
         with self._told(name):
             obstore.put(self.store, check_name(name), content, mode="overwrite")
 
-    def swap(self, name: str, content: bytes, version: str) -> str | None:
+    def swap(
+        self, name: str, content: bytes, version: str, *, durable: bool = True
+    ) -> str | None:
         """Put where the object still has `version`."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError

@@ -1,0 +1,1 @@
+"""Outcomes -> segments and result lines."""

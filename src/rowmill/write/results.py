@@ -1,83 +1,89 @@
-"""Source line + Outcome -> result line: the untouched columns with rowmill's own behind them.
+"""Source line + outcome line -> result line: the untouched columns with rowmill's own behind them.
 
 Promises: what the source line held is carried byte for byte; output is strict JSON in UTF-8, one object a line.
 Knows nothing of: files, order.
+Source: measured, 300-byte rows: joining the two lines as they are 0.6 us a row; decoding and encoding again 4 us.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from rowmill.rows import Outcome
+from rowmill.outcomes import KEY_START, decode
+from rowmill.rows import RESULT_PREFIX, Outcome
 
-CARRIED_FIELDS = tuple(name for name in Outcome.__struct_fields__ if name != "key")
 ROW_COLUMN = "row"
 """`FILE:LINE` of the source line."""
+UNREADABLE = b'"unreadable"'
+"""Kind of failure of a line that is no JSON object: the few lines that hold these bytes are looked at closely."""
+
+Fields = Callable[[bytes], bytes]
 
 
 class ResultLines:
     """Makes result lines for one output prefix."""
 
     def __init__(self, prefix: str) -> None:
-        types = {field.name: field.type for field in msgspec.structs.fields(Outcome)}
-        columns = [(ROW_COLUMN, str), *((name, types[name]) for name in CARRIED_FIELDS)]
-        self._struct: Any = msgspec.defstruct(
-            "Result", columns, rename={name: prefix + name for name, _ in columns}, gc=False
+        self._row = msgspec.json.encode(prefix + ROW_COLUMN) + b":"
+        self._fields: Fields = (
+            _fields_as_they_are if prefix == RESULT_PREFIX else _renamed(prefix)
         )
-        self._encoder = msgspec.json.Encoder()
-        self.columns = [prefix + name for name, _ in columns]
+        self._place = msgspec.json.Encoder().encode
 
-    def line(self, source: bytes, place: str, outcome: Outcome) -> bytes:
-        """One line of the results, newline and all.
+    def line(self, source: bytes, place: str, outcome: bytes) -> bytes:
+        """One line of the results, line feed and all.
 
         Args:
             source: the source line without white space around it.
             place: `FILE:LINE` of it.
+            outcome: its outcome's line, without line feed.
         """
-        o = outcome
-        own = self._encoder.encode(
-            self._struct(
-                place,
-                o.status,
-                o.text,
-                o.finish_reason,
-                o.choices,
-                o.prompt_tokens,
-                o.cached_tokens,
-                o.output_tokens,
-                o.max_tokens,
-                o.attempts,
-                o.seconds,
-                o.copied_from,
-                o.error_kind,
-                o.error,
-            )
-        )
-        if o.error_kind == "unreadable":
-            return _with_salvaged_id(source, own)
+        own = b"%b%b,%b\n" % (self._row, self._place(place), self._fields(outcome))
+        if UNREADABLE in outcome and decode(outcome).error_kind == "unreadable":
+            return b"{%b%b" % (_salvaged_id(source), own)
         head = source[:-1].rstrip()
-        if len(head) == 1:
-            return own + b"\n"
-        return b"%b,%b\n" % (head, own[1:])
+        return b"{" + own if head == b"{" else b"%b,%b" % (head, own)
 
 
-def _with_salvaged_id(source: bytes, own: bytes) -> bytes:
-    """A line that is no strict JSON object carries nothing but its id, where a lenient reader finds one."""
+def _fields_as_they_are(outcome: bytes) -> bytes:
+    return outcome[outcome.index(b",", KEY_START) + 1 :]
+
+
+def _renamed(prefix: str) -> Fields:
+    """Fields under another prefix than segments have."""
+    fields = msgspec.structs.fields(Outcome)[1:]
+    struct: Any = msgspec.defstruct(
+        "Result",
+        [(field.name, field.type) for field in fields],
+        rename={field.name: prefix + field.name for field in fields},
+        gc=False,
+    )
+    encode = msgspec.json.Encoder().encode
+
+    def rename(outcome: bytes) -> bytes:
+        values = msgspec.structs.astuple(decode(outcome))[1:]
+        return encode(struct(*values))[1:]
+
+    return rename
+
+
+def _salvaged_id(source: bytes) -> bytes:
+    """The id of a line that is no strict JSON object, where a lenient reader finds one; else nothing."""
     try:
         row = json.loads(source)
     except (ValueError, RecursionError):
-        return own + b"\n"
+        return b""
     if not isinstance(row, dict):
-        return own + b"\n"
+        return b""
     name = "custom_id" if "custom_id" in row else "id"
     id_ = row.get(name)
     if not isinstance(id_, str | int) or isinstance(id_, bool):
-        return own + b"\n"
+        return b""
     try:
-        carried = msgspec.json.encode({name: id_})
+        return msgspec.json.encode({name: id_})[1:-1] + b","
     except (UnicodeEncodeError, OverflowError):
-        return own + b"\n"
-    return b"%b,%b\n" % (carried[:-1], own[1:])
+        return b""

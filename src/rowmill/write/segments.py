@@ -1,6 +1,6 @@
 """Outcomes -> segments: where answers of one task lie before they count.
 
-A segment is one header line naming the fields, then a JSON array a row. On a local disk it is appended to,
+A segment is a JSON object a row, its key first. On a local disk it is appended to,
 and what a kill tore off is passed over by `scan`; in an object store each checkpoint is a whole object.
 
 Promises: a line that `scan` returns was written whole; nothing is ever changed once written.
@@ -10,6 +10,7 @@ Memory: an index of 24 bytes a row of the open task; the outcomes of one checkpo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -18,17 +19,14 @@ import numpy.typing as npt
 import xxhash
 
 from rowmill.errors import StorageError
+from rowmill.outcomes import Outcomes, decode
 from rowmill.rows import Outcome
-from rowmill.storage import Appender, Storage
+from rowmill.storage import AlreadyThere, Appender, Storage
 
-HEADER = msgspec.json.encode({"fields": Outcome.__struct_fields__}) + b"\n"
 READ_BYTES = 4 * 2**20
-NEWLINE = 10
 
-Numbers = npt.NDArray[np.uint64]
-
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Outcome)
+Keys = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
 
 
 class SegmentRef(msgspec.Struct, frozen=True):
@@ -45,24 +43,23 @@ class SegmentRef(msgspec.Struct, frozen=True):
 class RowIndex:
     """Where each row of a task lies: its key, and the place of its line.
 
-    Shapes: a piece holds, for R rows, keys, starts and stops (bytes in the segment), each R uint64.
+    Shapes: a piece holds, for R rows, keys (uint64), starts and stops (bytes in the segment, int64).
     """
 
     def __init__(self) -> None:
-        self._pieces: list[tuple[Numbers, int, Numbers, Numbers]] = []
+        self._pieces: list[tuple[Keys, int, Numbers, Numbers]] = []
         self._last_key = -1
         self.is_sorted = True
         """Whether rows lie in key order already."""
 
-    def add(self, keys: Sequence[int], segment: int, starts: Numbers, stops: Numbers) -> None:
+    def add(self, keys: Keys, segment: int, starts: Numbers, stops: Numbers) -> None:
         """Rows of one stretch of a segment."""
-        if not keys:
+        if not len(keys):
             return
-        array = np.array(keys, np.uint64)
-        rises = keys[0] > self._last_key and bool(np.all(array[1:] > array[:-1]))
+        rises = int(keys[0]) > self._last_key and bool(np.all(keys[1:] > keys[:-1]))
         self.is_sorted = self.is_sorted and rises
-        self._last_key = keys[-1]
-        self._pieces.append((array, segment, starts, stops))
+        self._last_key = int(keys[-1])
+        self._pieces.append((keys, segment, starts, stops))
 
     def in_key_order(self) -> Iterator[tuple[int, int, int]]:
         """(segment, start, stop) of every row, by key."""
@@ -92,16 +89,18 @@ class OpenSegment:
         self._num_bytes = self._num_rows = 0
         self._closed: list[SegmentRef] = []
 
-    def put(self, keys: Sequence[int], outcomes: Sequence[Outcome], *, segment: int) -> None:
-        """Write outcomes; on a local disk they survive the death of this process when this returns."""
+    def put(self, outcomes: Outcomes, *, segment: int) -> None:
+        """Write outcomes; on a local disk they survive the death of this process when this returns.
+
+        Args:
+            segment: number of this writer's first segment in the index.
+        """
         if not self._name:
             self._begin()
-        lines = _encoder.encode_lines(outcomes)
-        newlines = np.flatnonzero(np.frombuffer(lines, np.uint8) == NEWLINE)
-        stops = newlines.astype(np.uint64) + np.uint64(1 + self._num_bytes)
-        starts = np.concatenate(([np.uint64(self._num_bytes)], stops[:-1]))
-        self._index.add(keys, segment + len(self._closed), starts, stops)
-        self._write(lines)
+        stops = outcomes.stops() + self._num_bytes
+        starts = np.concatenate(([self._num_bytes], stops[:-1]))
+        self._index.add(outcomes.keys, segment + len(self._closed), starts, stops)
+        self._write(outcomes.lines)
         self._num_rows += len(outcomes)
 
     def flush(self) -> None:
@@ -129,12 +128,16 @@ class OpenSegment:
         return self._closed
 
     def _begin(self) -> None:
-        self._name = next(self._names)
         self._digest.reset()
         self._num_bytes = self._num_rows = 0
-        if self._storage.can_append:
-            self._appender = self._storage.appender(self._name)
-        self._write(HEADER)
+        while True:
+            self._name = next(self._names)
+            if not self._storage.can_append:
+                return
+            # A name may be taken where a power cut undid the lease of the epoch that wrote it.
+            with contextlib.suppress(AlreadyThere):
+                self._appender = self._storage.appender(self._name)
+                return
 
     def _write(self, content: bytes) -> None:
         if self._appender is not None:
@@ -165,20 +168,18 @@ def scan(
     stops: list[int] = []
     start = 0
     while newline := content.find(b"\n", start) + 1:
-        line = content[start:newline]
-        if not line.startswith(b"{"):
-            try:
-                outcome = _decoder.decode(line)
-            except msgspec.DecodeError:
-                break
-            if outcome.key not in done and not (leave and leave(outcome)):
-                done.add(outcome.key)
-                outcomes.append(outcome)
-                starts.append(start)
-                stops.append(newline)
+        try:
+            outcome = decode(content[start:newline])
+        except msgspec.DecodeError:
+            break
+        if outcome.key not in done and not (leave and leave(outcome)):
+            done.add(outcome.key)
+            outcomes.append(outcome)
+            starts.append(start)
+            stops.append(newline)
         start = newline
-    keys = [o.key for o in outcomes]
-    index.add(keys, segment, np.array(starts, np.uint64), np.array(stops, np.uint64))
+    keys = np.array([o.key for o in outcomes], np.uint64)
+    index.add(keys, segment, np.array(starts, np.int64), np.array(stops, np.int64))
     digest = xxhash.xxh3_64_hexdigest(content[:start])
     return SegmentRef(name, len(outcomes), start, digest), outcomes
 
@@ -189,13 +190,13 @@ def write_sorted(
     """One segment with the rows of `index` in key order, out of the segments `refs`."""
     contents = [memoryview(storage.read_range(ref.name, 0, ref.num_bytes)) for ref in refs]
     lines = [contents[segment][start:stop] for segment, start, stop in index.in_key_order()]
-    content = b"".join([HEADER, *lines])
+    content = b"".join(lines)
     storage.create(name, content)
     return SegmentRef(name, len(lines), len(content), xxhash.xxh3_64_hexdigest(content))
 
 
-def read_outcomes(storage: Storage, ref: SegmentRef) -> Iterator[list[Outcome]]:
-    """Outcomes of the part of a segment that counts, a few thousand at a time.
+def read_lines_of(storage: Storage, ref: SegmentRef) -> Iterator[list[bytes]]:
+    """Lines of the part of a segment that counts, a few thousand at a time, without their line feeds.
 
     Raises:
         StorageError: the bytes are not those that were committed.
@@ -207,6 +208,12 @@ def read_outcomes(storage: Storage, ref: SegmentRef) -> Iterator[list[Outcome]]:
         digest.update(piece)
         lines = (rest + piece).split(b"\n")
         rest = lines.pop()
-        yield [_decoder.decode(line) for line in lines if not line.startswith(b"{")]
+        yield lines
     if rest or digest.hexdigest() != ref.digest:
         raise StorageError(path=ref.name, reason="its bytes are not those that were committed")
+
+
+def read_outcomes(storage: Storage, ref: SegmentRef) -> Iterator[list[Outcome]]:
+    """Outcomes of the part of a segment that counts. Raises: StorageError as `read_lines_of`."""
+    for lines in read_lines_of(storage, ref):
+        yield [decode(line) for line in lines]

@@ -1,0 +1,97 @@
+"""Outcomes of many rows as columns: what crosses from the engine's process to the disk without being unpacked.
+
+Promises: a line is the outcome in JSON, its key first, ended by a line feed, with no other in it;
+the columns say of each line what counting needs.
+Knows nothing of: files, sockets.
+Memory: 21 bytes a row beside the lines.
+Source: measured, rows with 16 tokens of text: unpacking, counting and encoding again 2.4 us a row, this 0.4 us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from rowmill.rows import Outcome
+
+FAILED, TRUNCATED, COPIED = 1, 2, 4
+NEWLINE = 10
+KEY_START = len(b'{"key":')
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Outcome)
+decode = _decoder.decode
+"""One line -> its Outcome. Raises: msgspec.DecodeError."""
+
+
+class Outcomes(msgspec.Struct):
+    """Outcomes of R rows.
+
+    Shapes: `keys` R uint64; `marks` R uint8; `tokens` 3 x R uint32: prompt, cached, output.
+    """
+
+    keys: npt.NDArray[np.uint64]
+    marks: npt.NDArray[np.uint8]
+    """FAILED, TRUNCATED, COPIED, or none of them."""
+    tokens: npt.NDArray[np.uint32]
+    lines: bytes
+    """R lines, one behind the other."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def stops(self) -> npt.NDArray[np.int64]:
+        """One past each line's last byte; R int64."""
+        return np.flatnonzero(np.frombuffer(self.lines, np.uint8) == NEWLINE) + 1
+
+    def unpack(self) -> list[Outcome]:
+        """All of them, as records."""
+        return [decode(line) for line in self.lines.split(b"\n")[:-1]]
+
+    def take(self, rows: Sequence[int]) -> Outcomes:
+        """The given rows, in the given order."""
+        lines = self.lines.split(b"\n")
+        taken = b"".join([lines[i] + b"\n" for i in rows])
+        at = np.asarray(rows, np.int64)
+        return Outcomes(self.keys[at], self.marks[at], self.tokens[:, at], taken)
+
+
+def pack(outcomes: Sequence[Outcome]) -> Outcomes:
+    """Records -> columns and lines."""
+    number = len(outcomes)
+    marks = [
+        (o.status != "ok") * FAILED
+        | (o.finish_reason == "length") * TRUNCATED
+        | (o.copied_from is not None) * COPIED
+        for o in outcomes
+    ]
+    tokens = np.empty((3, number), np.uint32)
+    tokens[0] = [o.prompt_tokens for o in outcomes]
+    tokens[1] = [o.cached_tokens for o in outcomes]
+    tokens[2] = [o.output_tokens for o in outcomes]
+    return Outcomes(
+        keys=np.array([o.key for o in outcomes], np.uint64),
+        marks=np.array(marks, np.uint8),
+        tokens=tokens,
+        lines=_encoder.encode_lines(outcomes),
+    )
+
+
+def join(parts: Sequence[Outcomes]) -> Outcomes:
+    """Several into one, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    return Outcomes(
+        keys=np.concatenate([part.keys for part in parts]),
+        marks=np.concatenate([part.marks for part in parts]),
+        tokens=np.concatenate([part.tokens for part in parts], axis=1),
+        lines=b"".join([part.lines for part in parts]),
+    )
+
+
+def key_of(line: bytes) -> int:
+    """Key of a line that was written by us."""
+    return int(line[KEY_START : line.index(b",", KEY_START)])
