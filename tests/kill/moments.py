@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kill.left import open_segments
 from tests.kill.small_job import LIMIT_S, SmallJob, Worker
 
-POLL_S = 0.0005
+POLL_S = 0.0002
 LIFE_S = 0.9
 """About how long a small run works, from owning its output on."""
-ROW_BYTES = 110
+ROW_BYTES = 350
+"""About how long the line of an outcome is."""
+USUAL = ("owner", "engine", "bytes", "bytes", "bytes", "commits", "commits", "results")
 
 
 @dataclass(frozen=True)
@@ -36,20 +38,53 @@ class Moment:
         return worker.is_running
 
 
-def draw_moment(rng: random.Random, job: SmallJob, *, signs: tuple[str, ...] = ()) -> Moment:
-    """A moment of the coming life of a run that may have lived before."""
-    sign = rng.choice(signs or ("owner", "engine", "bytes", "bytes", "commits", "results"))
+def draw_moment(rng: random.Random, job: SmallJob) -> Moment:
+    """Any moment of the coming life of a run that may have lived before."""
+    return draw_sign(rng, job, rng.choice(USUAL))
+
+
+def draw_in_work(rng: random.Random, job: SmallJob) -> Moment:
+    """A moment at which an engine is likely to be at work."""
+    return draw_sign(rng, job, rng.choice(["engine", "bytes", "bytes", "commits"]))
+
+
+def draw_among_rows(rng: random.Random, job: SmallJob) -> Moment:
+    """A moment at which some outcomes are written and some are not."""
+    return draw_sign(rng, job, "bytes")
+
+
+def draw_at_commit(rng: random.Random, job: SmallJob) -> Moment:
+    """The moment at which the next commit is seen."""
+    return Moment("commits", SIGNS["commits"](job.out) + 1, 0)
+
+
+def draw_sign(rng: random.Random, job: SmallJob, sign: str) -> Moment:
+    """A moment that goes by this sign."""
     done = SIGNS[sign](job.out)
     if sign == "owner":
         return Moment(sign, 1, rng.uniform(0, LIFE_S))
     if sign == "engine":
         return Moment(sign, 1, rng.uniform(0, 0.5))
     if sign == "bytes":
-        return Moment(sign, done + rng.randint(1, ROW_BYTES * len(job.rows)), 0)
+        left = max(ROW_BYTES * len(job.rows) - done, ROW_BYTES)
+        return Moment(sign, done + rng.randint(1, left), 0)
     if sign == "commits":
         last = max(done + 1, job.num_tasks)
         return Moment(sign, rng.randint(done + 1, last), rng.choice([0, 0, 0.001, 0.005, 0.02]))
     return Moment(sign, 1, rng.uniform(0, 0.02))
+
+
+def draw_waking(rng: random.Random, job: SmallJob) -> Moment:
+    """A moment of the life of a worker that takes over from a stopped one: mostly when it writes itself."""
+    sign = rng.choice(["owner", "taken over", "bytes", "bytes", "commits"])
+    if sign == "bytes":
+        return draw_among_rows(rng, job)
+    if sign == "owner":
+        return draw_sign(rng, job, sign)
+    done = SIGNS[sign](job.out)
+    return Moment(
+        sign, rng.randint(done + 1, max(done + 1, job.num_tasks)), rng.uniform(0, 0.1)
+    )
 
 
 def _owner(out: Path) -> int:
@@ -81,9 +116,12 @@ def _results(out: Path) -> int:
     return len(list(folder.iterdir())) if folder.is_dir() else 0
 
 
-def _open(out: Path) -> int:
-    return len(open_segments(out))
+def _taken_over(out: Path) -> int:
+    leases = [json.loads(file.read_bytes()) for file in (out / "leases").glob("*.json")]
+    return sum(lease["epoch"] > 1 for lease in leases)
 
+
+Draw = Callable[[random.Random, SmallJob], Moment]
 
 SIGNS: dict[str, Callable[[Path], int]] = {
     "owner": _owner,
@@ -91,6 +129,6 @@ SIGNS: dict[str, Callable[[Path], int]] = {
     "bytes": _bytes,
     "commits": _commits,
     "results": _results,
-    "open segments": _open,
+    "taken over": _taken_over,
 }
 """What can be waited for -> how much of it there is."""

@@ -33,6 +33,8 @@ class SmallJob:
     source: Path
     """Where the rowmill under test lies."""
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
+    workers: list[Worker] = field(default_factory=list)
+    """Every one that was started."""
 
     @property
     def out(self) -> Path:
@@ -69,7 +71,9 @@ class SmallJob:
                 cwd=self.folder,
                 start_new_session=True,
             )
-        return Worker(process, words)
+        worker = Worker(process, words)
+        self.workers.append(worker)
+        return worker
 
     def token(self) -> str:
         """Of the run that owns the output now; empty where none says so yet."""
@@ -116,17 +120,18 @@ def draw_job(
     *,
     source: Path = SOURCE,
     settings: dict[str, Any] | None = None,
-    rows: int = 0,
+    has_equals: bool | None = None,
 ) -> SmallJob:
     """A job drawn by chance: two or three files, some blank lines, equal prompts in some jobs.
 
     Args:
         settings: come over those drawn.
-        rows: how many; 0 draws.
+        has_equals: whether many prompts are equal; None draws.
     """
     folder.mkdir(parents=True)
-    total = rows or rng.randint(240, 360)
-    has_equals = rng.random() < 0.5
+    total = rng.randint(240, 360)
+    if has_equals is None:
+        has_equals = rng.random() < 0.5
     made: list[dict[str, Any]] = []
     for name, count in zip(("f0", "f1", "f2"), _split(rng, total), strict=True):
         lines: list[str] = []
@@ -134,7 +139,10 @@ def draw_job(
             if rng.random() < 0.02:
                 lines.append("")
             prompt = f"say {name} {i}" if not has_equals else f"say {rng.randrange(total)}"
-            row = {"id": f"{name}-{i}", "prompt": f"{prompt} \u00e9\u4f60" + "x" * rng.randint(0, 60)}
+            row = {
+                "id": f"{name}-{i}",
+                "prompt": f"{prompt} \u00e9\u4f60" + "x" * rng.randint(0, 60),
+            }
             lines.append(json.dumps(row, ensure_ascii=rng.random() < 0.5))
             made.append({"place": f"{name}.jsonl:{len(lines)}", **row})
         (folder / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")

@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 
 from tests.kill import left
 from tests.kill.left import Broken
-from tests.kill.moments import Moment, draw_moment
+from tests.kill.moments import Draw, Moment, draw_in_work, draw_moment, draw_waking
 from tests.kill.small_job import LIMIT_S, SOURCE, SmallJob, Worker, draw_job
 
 MOST_KILLS = 3
@@ -42,42 +43,52 @@ class Toll:
 
 
 def trial(number: int, folder: Path, *, source: Path = SOURCE, seed: int = SEED) -> Toll:
-    """The trial of this number: two of three kill the parent, the others the engine.
+    """The trial of this number: every other kills the parent, the rest the engine.
 
     Raises:
         Broken: a promise did not hold.
     """
     rng = random.Random(f"{seed} {number}")
     job = draw_job(rng, folder, source=source)
-    return engine_killed(rng, job) if number % 3 == 2 else parent_killed(rng, job)
+    return engine_killed(rng, job) if number % 2 else parent_killed(rng, job)
+
+
+def undisturbed(job: SmallJob) -> None:
+    """Nothing happens to the run."""
+    with ended(job):
+        left.check_ended(job, job.start())
+        left.check_whole(job)
+        left.check_nobody_lives(job)
 
 
 def parent_killed(
-    rng: random.Random, job: SmallJob, *, signs: tuple[str, ...] = (), kills: int = 0
+    rng: random.Random, job: SmallJob, *, draw: Draw = draw_moment, kills: int = 0
 ) -> Toll:
     """Kill the parent, up to three times; tear what it left; the same command finishes.
 
     Args:
-        signs: what the moments go by; none: all.
         kills: how many; 0 draws.
     """
     toll = Toll()
-    kept: list[tuple[set[int], dict[int, int]]] = []
+    kept: list[tuple[set[int], Counter[int]]] = []
     with ended(job):
-        for _ in range(kills or rng.choice([1, 1, 2, MOST_KILLS])):
+        for _ in range(kills or rng.choice([1, 2, MOST_KILLS, MOST_KILLS])):
             worker = job.start()
-            if not draw_moment(rng, job, signs=signs).wait(job, worker):
+            if not draw(rng, job).wait(job, worker):
                 left.check_ended(job, worker)
                 break
             worker.signal(signal.SIGKILL)
             worker.process.wait()
             toll.kills += 1
             before = left.rows_on_disk(job.out)
-            if rng.random() < 0.5:
+            if rng.random() < 0.7:
                 left.tear(rng, job.out)
             after = left.rows_on_disk(job.out)
-            toll.torn_rows += len(before - after)
-            kept.append((after, dict(left.starts(job.log))))
+            torn = before - after
+            toll.torn_rows += len(torn)
+            # What is torn may have been kept through earlier kills.
+            kept = [(rows - torn, started) for rows, started in kept]
+            kept.append((after, left.starts(job.log)))
         left.check_ended(job, job.start())
         left.check_whole(job)
         left.check_nobody_lives(job)
@@ -88,12 +99,11 @@ def parent_killed(
 def engine_killed(rng: random.Random, job: SmallJob) -> Toll:
     """Kill the engine, once or twice; the run goes on by itself."""
     toll = Toll()
-    signs = ("engine", "bytes", "bytes", "commits")
     with ended(job):
         worker = job.start()
         # Twice at most: a row in flight at more deaths would rightly be blamed for them.
-        for _ in range(rng.choice([1, 1, 2])):
-            if not draw_moment(rng, job, signs=signs).wait(job, worker):
+        for _ in range(rng.choice([1, 2, 2])):
+            if not draw_in_work(rng, job).wait(job, worker):
                 break
             for pid in left.engine_pids(job):
                 with contextlib.suppress(ProcessLookupError):
@@ -106,11 +116,14 @@ def engine_killed(rng: random.Random, job: SmallJob) -> Toll:
     return toll
 
 
-def zombie(rng: random.Random, job: SmallJob, *, after_rows: int = 1) -> Toll:
+def zombie(
+    rng: random.Random, job: SmallJob, *, after_rows: int = 1, draw: Draw = draw_waking
+) -> Toll:
     """Stop a worker; another takes over; wake the first while the other works, or after.
 
     Args:
         after_rows: so many outcomes at least are on the disk when the worker stops; 0: none need be.
+        draw: the moment of waking.
     """
     with ended(job):
         first = job.start()
@@ -120,13 +133,7 @@ def zombie(rng: random.Random, job: SmallJob, *, after_rows: int = 1) -> Toll:
         Moment(sign, rng.randint(1, most), rng.uniform(0, 0.05)).wait(job, first)
         first.signal(signal.SIGSTOP)
         heir = job.start(join=token)
-        lease_s = float(job.settings["run.lease_s"])
-        draws = [
-            Moment("owner", 1, rng.uniform(0, 2 * lease_s)),
-            Moment("commits", rng.randint(1, job.num_tasks), rng.uniform(0, 0.05)),
-            Moment("bytes", rng.randint(1, 110 * len(job.rows)), lease_s),
-        ]
-        rng.choice(draws).wait(job, heir)
+        draw(rng, job).wait(job, heir)
         first.signal(signal.SIGCONT)
         left.check_ended(job, heir)
         left.check_ended(job, first)
@@ -148,7 +155,7 @@ def shared(rng: random.Random, job: SmallJob, *, kill: int | None = None) -> lis
         workers = [first, job.start(join=_token(job, first))]
         if kill is not None:
             victim = workers.pop(kill)
-            draw_moment(rng, job, signs=("bytes", "commits")).wait(job, victim)
+            draw_in_work(rng, job).wait(job, victim)
             victim.signal(signal.SIGKILL)
         for worker in workers:
             left.check_ended(job, worker)
@@ -171,6 +178,8 @@ def ended(job: SmallJob) -> Iterator[None]:
         for pid in left.living(job.mark):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for worker in job.workers:
+            worker.process.wait()
 
 
 def _token(job: SmallJob, worker: Worker) -> str:
@@ -183,11 +192,11 @@ def _token(job: SmallJob, worker: Worker) -> str:
     return token
 
 
-def _count(job: SmallJob, toll: Toll, kept: list[tuple[set[int], dict[int, int]]]) -> None:
+def _count(job: SmallJob, toll: Toll, kept: list[tuple[set[int], Counter[int]]]) -> None:
     """See that no row on the disk was asked again, and no more rows than were in flight or cut off."""
     starts = left.starts(job.log)
     for on_disk, before in kept:
-        again = [key for key in on_disk if starts[key] > before.get(key, 0)]
+        again = [key for key in on_disk if starts[key] > before[key]]
         if again:
             told = f"rows with an outcome were asked again: {again}"
             raise Broken(told)
