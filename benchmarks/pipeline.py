@@ -27,11 +27,9 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-WORDS = (
-    "time year people way day man thing woman life child world school state family student group"
-    " country problem hand part place case week company system program question work government"
-    " number night point home water room mother area money story fact month lot right study book"
-).split()
+TEXT = """time year people way day man thing woman life child world school state family student group
+country problem hand part place case week company system program question work government number night
+point home water room mother area money story fact month lot right study book"""
 BATCH_ROWS = 8192
 
 
@@ -51,7 +49,7 @@ def make_input(path: Path, rows: int) -> None:
 
 
 def _text(rng: random.Random) -> str:
-    words = rng.choices(WORDS, k=40)
+    words = rng.choices(TEXT.split(), k=40)
     return " ".join(words)[:185].ljust(185, "x")
 
 
@@ -63,7 +61,11 @@ def run_rowmill(source: Path, out: Path, tokenizer: str) -> dict[str, Any]:
         {
             "source": str(source),
             "output": str(out),
-            "engine": {"name": "echo", "tokenizer": tokenizer},
+            "engine": {
+                "name": "echo",
+                "tokenizer": tokenizer,
+                "answer": "text" if tokenizer == "bytes" else "numbers",
+            },
             "raw": True,
         }
     )

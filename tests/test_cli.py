@@ -31,6 +31,7 @@ JOB_OPTIONS = [
 OPTIONS = {
     "check": sorted([*JOB_OPTIONS, "--sample"]),
     "export": ["--debug", "--json", "--output"],
+    "retry": ["--debug", "--json", "--kind", "--set"],
     "run": sorted([*JOB_OPTIONS, "--join"]),
     "status": ["--debug", "--json"],
     "trace": ["--debug", "--json"],

@@ -1,6 +1,5 @@
 """`import rowmill`: the public names, and nothing heavy behind them until they are used."""
 
-import importlib
 import subprocess
 import sys
 
@@ -39,13 +38,6 @@ def test_names_are_sorted_and_each_has_a_home() -> None:
 @pytest.mark.parametrize("name", rowmill.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(rowmill, name) is not None
-
-
-@pytest.mark.parametrize("name", ["check", "infer"])
-def test_a_submodule_does_not_hide_the_function_of_its_name(name: str) -> None:
-    importlib.import_module(f"rowmill.{name}")
-
-    assert callable(getattr(rowmill, name))
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

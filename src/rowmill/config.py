@@ -167,8 +167,6 @@ class OutputConfig(Part):
     """Folder, or `memory://NAME` inside one process."""
     prefix: str = Field(default="rowmill_", min_length=1)
     """What the names of result columns begin with."""
-    order: Literal["input", "completion"] = "input"
-    """Order of rows in the results: that of the input, or that in which answers came."""
     part_bytes: int = Field(default=256 * 2**20, ge=2**16)
     """Size of a results file, about."""
 

@@ -105,7 +105,9 @@ class Buffer(Generic[T]):
         Raises: the filling side's error, once all it put before is taken.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_ended, timeout_s)
+            self._changed.wait_for(
+                lambda: self._waiting or self._is_ended or self._is_closed, timeout_s
+            )
             if self._waiting:
                 thing, weight = self._waiting.popleft()
                 self._weight -= weight
@@ -117,9 +119,9 @@ class Buffer(Generic[T]):
 
     @property
     def is_drained(self) -> bool:
-        """Whether all that will ever come was taken."""
+        """Whether all that will ever be taken was."""
         with self._changed:
-            return self._is_ended and not self._waiting
+            return self._is_closed or (self._is_ended and not self._waiting)
 
 
 def fill(
@@ -140,6 +142,16 @@ def fill(
     thread = threading.Thread(target=work, name=name, daemon=True)
     thread.start()
     return thread
+
+
+def drain(buffer: Buffer[T]) -> Iterator[T]:
+    """All that comes through a buffer. Raises: the filling side's error."""
+    while True:
+        thing = buffer.take(1.0)
+        if thing is not None:
+            yield thing
+        elif buffer.is_drained:
+            return
 
 
 class Keeper:

@@ -33,6 +33,15 @@ class TaskRows(msgspec.Struct):
     done: set[int]
 
 
+class Valid(msgspec.Struct):
+    """Rows that will be planned at once, before they are measured."""
+
+    requests: list[Request]
+    rejects: list[Outcome]
+    ends: list[tuple[int, int]]
+    num_rows: int
+
+
 class Window(msgspec.Struct):
     """Rows planned at once."""
 
@@ -52,18 +61,24 @@ class Stations:
     def __init__(self, job: Job, *, recipe: Recipe, measure: Measure, places: Places) -> None:
         self.job, self.recipe, self.measure, self.places = job, recipe, measure, places
         self.num_read = self.num_rejected = 0
+        """Rows of windows planned so far, and those of them that fell out."""
+        self._num_validated = 0
         self.duplicates: dict[bytes, list[int]] = {}
         """Ids met more than once among the first rows -> keys of their rows."""
         self._seen = SeenIds(confirm=self._id_at)
 
     def windows(self, tasks: Iterable[TaskRows | None]) -> Iterator[Window]:
         """Plan the rows of `tasks`, in their order, window by window; None: plan now what was read so far."""
+        return map(self.planned, self.validated(tasks))
+
+    def validated(self, tasks: Iterable[TaskRows | None]) -> Iterator[Valid]:
+        """The first half of `windows`: rows read and validated, not measured."""
         rows: list[Row | BadLine] = []
         ends: list[tuple[int, int]] = []
         num_bytes = 0
         for task in tasks:
             if task is None:
-                yield self._window(rows, ends)
+                yield self._valid(rows, ends)
                 rows, ends, num_bytes = [], [], 0
                 continue
             count = 0
@@ -71,16 +86,30 @@ class Stations:
                 count += len(chunk)
                 fresh = self._not_done(chunk, task.done)
                 rows += fresh
-                num_bytes += sum([len(row.line) for row in fresh if isinstance(row, Row)])
+                num_bytes += _size(fresh)
                 while self._is_window(rows, num_bytes):
-                    yield self._window(rows[: self.job.plan.window_rows], [])
+                    yield self._valid(rows[: self.job.plan.window_rows], [])
                     rows = rows[self.job.plan.window_rows :]
-                    num_bytes = sum([len(row.line) for row in rows if isinstance(row, Row)])
+                    num_bytes = _size(rows)
             ends.append((task.task, count))
             if not rows:
-                yield self._window([], ends)
+                yield self._valid([], ends)
                 ends = []
-        yield self._window(rows, ends)
+        yield self._valid(rows, ends)
+
+    def planned(self, valid: Valid) -> Window:
+        """The second half of `windows`: measure and plan. Tokenising lets other threads run."""
+        requests, rejects = valid.requests, valid.rejects
+
+        def reject(index: int, error: RowError) -> None:
+            rejects.append(rejected(requests[index].key, error))
+
+        prompts = self.measure.prompts(requests, reject)
+        self.num_read += valid.num_rows
+        self.num_rejected += len(rejects)
+        num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)
+        planned = plan(prompts, self.job.plan)
+        return Window(planned, rejects, valid.ends, valid.num_rows, num_bytes)
 
     def check_duplicates(self) -> None:
         """Refuse the job where ids repeat among the rows read so far.
@@ -108,21 +137,15 @@ class Stations:
         config = self.job.plan
         return len(rows) >= config.window_rows or num_bytes >= config.window_bytes
 
-    def _window(self, rows: list[Row | BadLine], ends: list[tuple[int, int]]) -> Window:
+    def _valid(self, rows: list[Row | BadLine], ends: list[tuple[int, int]]) -> Valid:
         rejects: list[Outcome] = []
 
         def reject(key: int, error: RowError) -> None:
             rejects.append(rejected(key, error))
 
         requests = self._unrepeated(list(each(rows, self.recipe, reject)), reject)
-        prompts = self.measure.prompts(
-            requests, lambda i, error: reject(requests[i].key, error)
-        )
-        self.num_read += len(rows)
-        self.num_rejected += len(rejects)
-        num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)
-        planned = plan(prompts, self.job.plan)
-        return Window(planned, rejects, ends, num_rows=len(rows), num_bytes=num_bytes)
+        self._num_validated += len(rows)
+        return Valid(requests, rejects, ends, num_rows=len(rows))
 
     def _not_done(self, chunk: list[Row | BadLine], done: set[int]) -> list[Row | BadLine]:
         if not done:
@@ -143,7 +166,7 @@ class Stations:
             return requests
         id_of = {r.key: r.id for r in requests}
         for key, first in pairs:
-            if self.num_read < self.job.validate_.first_rows:
+            if self._num_validated < self.job.validate_.first_rows:
                 self.duplicates.setdefault(id_of[key], [first]).append(key)
             reason = f"id {id_of[key].decode()[:80]} was met before, at {self.places.place_of(first)}"
             reject(key, InvalidRow(reason=reason))
@@ -173,6 +196,10 @@ def each(
 def rejected(key: int, error: RowError) -> Outcome:
     """The outcome of a row that never reached the engine."""
     return Outcome(key, "error", error_kind=error.kind, error=error.sentence())
+
+
+def _size(rows: list[Row | BadLine]) -> int:
+    return sum([len(row.line) for row in rows if isinstance(row, Row)])
 
 
 def _rows_of(task: TaskRows) -> Iterator[list[Row | BadLine]]:

@@ -28,7 +28,7 @@ from rowmill.record import Cut, Places
 from rowmill.rows import Shard, pack_key
 from rowmill.storage import LocalStorage, Storage, open_storage
 from rowmill.storage.drafts import open_draft
-from rowmill.write.results import ResultLines
+from rowmill.write.results import ResultLines, key_start
 from rowmill.write.segments import read_lines_of
 
 MERGED_ROWS = 2048
@@ -122,18 +122,20 @@ def write_part(storage: Storage, spec: PartSpec) -> PartDone:
 
 def joined(storage: Storage, spec: PartSpec) -> Iterator[list[bytes]]:
     """Result lines of a part, a few thousand at a time."""
-    result_line = ResultLines(spec.prefix).line
+    results = ResultLines(spec.prefix)
     outcomes = _Lines(merged(storage, spec.commits, pack_key(spec.shards[0].index, 0)))
     for shard, limit in zip(spec.shards, spec.limit, strict=True):
-        first_key, first_line, name = pack_key(shard.index, 0), shard.first_line, shard.name
+        first_key, first_line = pack_key(shard.index, 0), shard.first_line
         for spans in read_spans(shard, stop=limit):
             found = outcomes.take(len(spans))
-            if [key_of(line) - first_key for line in found] != [n for n, _ in spans]:
+            starts = [key_start(first_key + ordinal) for ordinal, _ in spans]
+            if len(found) < len(spans) or not all(map(bytes.startswith, found, starts)):
                 raise _mismatch(spec, shard, spans, found)
-            yield [
-                result_line(source, f"{name}:{first_line + ordinal}", outcome)
-                for (ordinal, source), outcome in zip(spans, found, strict=True)
+            rows = [
+                (first_line + ordinal, source, len(start), outcome)
+                for (ordinal, source), start, outcome in zip(spans, starts, found, strict=True)
             ]
+            yield list(results.lines(shard.name, rows))
 
 
 def _mismatch(
@@ -170,17 +172,19 @@ def joined_rows(
     prefix: str,
 ) -> Iterator[list[bytes]]:
     """Result lines of the rows that have an outcome, task by task: also of a run that is not whole."""
-    result_line, places = ResultLines(prefix).line, Places(cut)
+    results = ResultLines(prefix)
+    places = Places(cut)
     for task in range(cut.num_tasks):
         line_by_key = {key_of(line): line for part in lines_of(task) for line in part}
         for shard, first, stop in places.task_slices(task):
             for spans in read_spans(shard, first=first, stop=stop):
-                keyed = ((pack_key(shard.index, ordinal), source) for ordinal, source in spans)
-                yield [
-                    result_line(source, places.place_of(key), line_by_key[key])
-                    for key, source in keyed
+                keyed = [(pack_key(shard.index, n), n, source) for n, source in spans]
+                rows = [
+                    (shard.first_line + n, source, len(key_start(key)), line_by_key[key])
+                    for key, n, source in keyed
                     if key in line_by_key
                 ]
+                yield list(results.lines(shard.name, rows))
 
 
 def merged(

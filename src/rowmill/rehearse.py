@@ -65,10 +65,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             yield f"lengths   {told.replace('p100', 'longest')} tokens"
         if self.control_rows:
             yield f"control   {_count(self.control_rows, 'row')} with the model's control tokens in the data"
-        for lever in self.levers:
-            yield f"plan      {lever.name}: {lever.reason}"
-        for name, why in self.reasons.items():
-            yield f"setting   {name}: {why}"
+        yield from (f"plan      {lever.name}: {lever.reason}" for lever in self.levers)
+        yield from (f"setting   {name}: {why}" for name, why in self.reasons.items())
+        yield from self._bad_lines()
+        if self.refused:
+            yield f"refused   {self.refused}"
+
+    def _bad_lines(self) -> Iterator[str]:
         yield f"bad       {_count(self.bad_rows, 'row')}"
         for place, kind, sentence in self.bad:
             yield f"  {place}: {kind}: {sentence}"
@@ -76,8 +79,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             yield f"  and {self.bad_rows - len(self.bad):,} more:"
             for kind, shape, rows in self.bad_kinds:
                 yield f"  {rows:,} x {kind}: {shape}"
-        if self.refused:
-            yield f"refused   {self.refused}"
 
 
 def check(job: Job, *, sample: int | None = None) -> Report:

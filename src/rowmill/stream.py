@@ -23,7 +23,7 @@ from rowmill.outcomes import pack
 from rowmill.pipeline import each, rejected
 from rowmill.plan import plan
 from rowmill.rows import Outcome, Row
-from rowmill.write.results import ResultLines
+from rowmill.write.results import ResultLines, key_start
 
 CHUNK_ROWS = 256
 
@@ -59,7 +59,7 @@ class _Conversation:
         self._words, self._supervisor, self._feed = words, supervisor, feed
         # Chunks are small and rows come one by one: equal ones are asked each.
         self._plan = words.job.plan.model_copy(update={"duplicates": "ask"})
-        self._line = ResultLines(words.job.output.prefix).line
+        self._results = ResultLines(words.job.output.prefix)
         self._waiting: deque[bytes] = deque()
         """Bodies of rows asked and not given back yet, oldest first."""
         self._next_key = 0
@@ -113,7 +113,8 @@ class _Conversation:
                 self._next_key += 1
         for body, outcome in ready:
             line = pack([outcome]).lines.rstrip(b"\n")
-            yield msgspec.json.decode(self._line(body, f"row:{outcome.key + 1}", line))
+            row = (outcome.key + 1, body, len(key_start(outcome.key)), line)
+            yield from map(msgspec.json.decode, self._results.lines("row", [row]))
 
     def _receive(self) -> None:
         try:

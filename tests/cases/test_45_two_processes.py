@@ -53,7 +53,7 @@ def starts_at_once(folder: Path, arguments: Arguments) -> list[tuple[int, str]]:
     return [(code, (folder / f"words{i}").read_text()) for i, code in enumerate(codes)]
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_of_two_starts_at_once_exactly_one_works(
     tmp_path: Path, serve: Serve, rounds: int
 ) -> None:
@@ -75,7 +75,9 @@ def records_of(out: Path, arguments: Arguments) -> list[dict[str, object]]:
     return check_whole(rowmill("run", arguments), out, 150)
 
 
-@pytest.mark.parametrize("note", ["as it was", "other host", "living process"])
+@pytest.mark.parametrize(
+    "note", ["as it was", "other host", pytest.param("living process", marks=pytest.mark.slow)]
+)
 def test_a_dead_owner_is_followed_at_once(tmp_path: Path, serve: Serve, note: str) -> None:
     endpoint, out = serve(delay_s=0.05), tmp_path / "out"
     arguments = job(SOURCE, out, endpoint=endpoint)

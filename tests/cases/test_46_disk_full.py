@@ -101,6 +101,7 @@ def test_a_file_size_limit_ends_the_run_in_words(
     assert endpoint.hits == 400
 
 
+@pytest.mark.slow
 def test_a_full_folder_for_temporary_files_does_no_harm(
     tmp_path: Path, serve: Serve, source: Path
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_job_that_nearly_all_fails_stops_early(
     assert rowmill("status", [str(out)]).told["state"] == "interrupted"
 
 
+@pytest.mark.slow
 def test_without_a_limit_it_ends_with_an_error_for_every_row(
     tmp_path: Path, serve: Serve
 ) -> None:

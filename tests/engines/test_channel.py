@@ -42,7 +42,7 @@ def test_prompts_arrive_as_they_were_sent(rows: list[list[int]], has_wires: bool
     here.close()
     there.close()
 
-    assert got is not None
+    assert isinstance(got, Prompts)
     assert rows == [ids.tolist() for ids in got.row_ids()]
     assert (sent.keys, sent.samplings, sent.sampling_of) == (
         got.keys,
@@ -73,7 +73,7 @@ def test_part_of_a_larger_batch_is_sent_alone() -> None:
     here.close()
     there.close()
 
-    assert got is not None
+    assert isinstance(got, Prompts)
     assert [[2, 3], [4, 5]] == [ids.tolist() for ids in got.row_ids()]
 
 

@@ -116,7 +116,7 @@ except BadOutput as error:
 class Careless(ObjectStorage):
     """A store that takes conditions and forgets them, as some servers do."""
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, durable: bool = True) -> bool:
         self.replace(name, content)
         return True
 
@@ -124,7 +124,9 @@ class Careless(ObjectStorage):
 class Late(ObjectStorage):
     """A store whose compare-and-swap compares nothing."""
 
-    def swap(self, name: str, content: bytes, version: str) -> str | None:
+    def swap(
+        self, name: str, content: bytes, version: str, *, durable: bool = True
+    ) -> str | None:
         self.replace(name, content)
         return version
 

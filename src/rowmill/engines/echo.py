@@ -9,7 +9,7 @@ Memory: the rows it holds. Time: about 1 us a row with the `bytes` tokenizer and
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import repeat
 
 import numpy as np
@@ -19,10 +19,12 @@ from rowmill.engines.echo_rows import EchoRows
 from rowmill.engines.echo_script import EchoOptions
 from rowmill.engines.options import mistakes, parse
 from rowmill.engines.protocol import Feed
-from rowmill.rows import Limits, Outcome, Prompts, Sampling
+from rowmill.rows import Ids, Limits, Outcome, Prompts, Sampling
 
 _SEATS = 4096
 _NO_CHOICES: list[object] = []
+
+Texts = Callable[[Ids, list[int], list[int]], list[str]]
 
 
 def check_options(engine: EngineConfig) -> list[str]:
@@ -64,7 +66,9 @@ class Echo:
         options = parse(EchoOptions, engine)
         self._rows = EchoRows(engine, options)
         self._delay_s = options.delay_s
-        self._is_plain = (engine.tokenizer or "bytes") == "bytes" and options.is_plain
+        is_bytes = (engine.tokenizer or "bytes") == "bytes"
+        self._texts = numbers_as_texts if options.answer == "numbers" else bytes_as_texts
+        self._is_plain = options.is_plain and (is_bytes or options.answer == "numbers")
 
     def run(self, feed: Feed) -> Iterator[list[Outcome]]:
         """See `protocol.Engine`."""
@@ -73,7 +77,7 @@ class Echo:
             return
         while (prompts := feed.take(wait=True)) is not None:
             if all(map(_is_plain, prompts.samplings)):
-                yield echo_bytes(prompts)
+                yield echo_batch(prompts, self._texts)
             else:
                 yield self._rows.answer_all(prompts)
 
@@ -82,16 +86,15 @@ class Echo:
         self._rows.close()
 
 
-def echo_bytes(prompts: Prompts) -> list[Outcome]:
-    """Answer a batch of byte tokens at once."""
+def echo_batch(prompts: Prompts, texts_of: Texts) -> list[Outcome]:
+    """Answer a batch at once."""
     began = time.monotonic()
     stops = prompts.stops
     lengths = stops - prompts.starts()
     asked = np.array(prompts.max_tokens, dtype=np.int64)
     counts = np.where(asked > 0, np.minimum(asked, lengths), lengths)
     reasons = ["length" if cut else "stop" for cut in (counts < lengths).tolist()]
-    whole = prompts.ids.astype(np.uint8).tobytes()
-    texts = _texts(whole, (stops - counts).tolist(), stops.tolist())
+    texts = texts_of(prompts.ids, (stops - counts).tolist(), stops.tolist())
     seconds = round(time.monotonic() - began, 6)
     return list(
         map(  # positional, in the order of Outcome's fields: half the time of names
@@ -111,7 +114,9 @@ def echo_bytes(prompts: Prompts) -> list[Outcome]:
     )
 
 
-def _texts(whole: bytes, starts: list[int], stops: list[int]) -> list[str]:
+def bytes_as_texts(ids: Ids, starts: list[int], stops: list[int]) -> list[str]:
+    """Stretches of byte tokens as text; a character that is cut is left out."""
+    whole = ids.astype(np.uint8).tobytes()
     if whole.isascii():
         text = whole.decode("ascii")
         return [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
@@ -119,6 +124,12 @@ def _texts(whole: bytes, starts: list[int], stops: list[int]) -> list[str]:
         whole[start:stop].decode("utf-8", "ignore")
         for start, stop in zip(starts, stops, strict=True)
     ]
+
+
+def numbers_as_texts(ids: Ids, starts: list[int], stops: list[int]) -> list[str]:
+    """Stretches of tokens as their numbers."""
+    numbers = list(map(str, ids.tolist()))
+    return [" ".join(numbers[start:stop]) for start, stop in zip(starts, stops, strict=True)]
 
 
 def _is_plain(sampling: Sampling) -> bool:

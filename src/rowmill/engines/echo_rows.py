@@ -34,7 +34,7 @@ class EchoRows:
     """Rows one by one."""
 
     def __init__(self, engine: EngineConfig, options: EchoOptions) -> None:
-        self._decode = _open_decode(engine)
+        self._decode = _numbers if options.answer == "numbers" else _open_decode(engine)
         self._faults = options.faults
         is_counting = any(fault.action == "die" and fault.times for fault in options.faults)
         self._log = StartLog(options.log, is_counting=is_counting)
@@ -185,6 +185,10 @@ def _open_decode(engine: EngineConfig) -> Decode:
         )
         raise errors.ConfigError(reason=reason)
     return tokenizer.decode
+
+
+def _numbers(ids: Ids) -> str:
+    return " ".join(map(str, ids.tolist()))
 
 
 def _decode_bytes(ids: Ids) -> str:

@@ -42,6 +42,8 @@ class EchoOptions(Options):
     """Seconds that a row takes; rows in seats take them at the same time."""
     faults: tuple[Fault, ...] = ()
     """Rows that fail, first match wins."""
+    answer: Literal["text", "numbers"] = "text"
+    """The last tokens as text, or as their numbers, for which no tokenizer is opened: to measure everything else."""
     context: int = Field(default=32768, gt=0)
     """Most tokens of prompt and answer together, where `max_model_len` is not set."""
 
@@ -49,6 +51,9 @@ class EchoOptions(Options):
     def _counted_deaths_need_a_log(self) -> EchoOptions:
         if not self.log and any(f.action == "die" and f.times for f in self.faults):
             msg = "a fault with action `die` and `times` needs `log`, where starts are counted"
+            raise ValueError(msg)
+        if self.faults and self.answer == "numbers":
+            msg = 'faults look at texts: they need `answer = "text"`'
             raise ValueError(msg)
         return self
 

@@ -12,7 +12,6 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from rowmill import rundir
@@ -20,24 +19,26 @@ from rowmill.engines.supervise import Supervisor
 from rowmill.errors import StorageError
 from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Progress
+from rowmill.executors.claims import Claims
 from rowmill.executors.opening import Opened, start_run
 from rowmill.executors.stopping import Stop
 from rowmill.feed import Feed
-from rowmill.flow import Buffer, Keeper, fill
-from rowmill.journal import Again, Counts, TaskLog, read_commits
+from rowmill.flow import Buffer, Keeper, drain, fill
+from rowmill.journal import Again, Counts
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
 from rowmill.outcomes import pack
-from rowmill.pipeline import Stations, TaskRows, Window
+from rowmill.pipeline import Stations, Valid, Window
 from rowmill.rows import Prompts
 from rowmill.storage import Storage
 
-LOOKAHEAD_BYTES = 128 * 2**20
-"""Checked and planned rows kept while the engine is not started."""
+LOOKAHEAD_BYTES = 64 * 2**20
+"""Rows that are checked before the engine is started, at most; as much again may follow while it starts."""
 AHEAD_BYTES = 64 * 2**20
-"""The same once it runs."""
+"""Planned rows that may wait once it runs."""
+MAX_VALID = 2
+"""Windows that may wait to be measured: reading goes on while others are tokenised."""
 TICK_S = 0.2
-CLAIM_TICK_S = 0.02
 GAUGE_S = 1.0
 
 
@@ -68,18 +69,13 @@ class Worker:
             places=opened.places,
         )
         self._feed = Feed(opened.words.limits, prove_rows=job.run.max_failed_after)
-        self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES)
+        self._valid: Buffer[Valid] = Buffer(MAX_VALID)
+        self._buffer: Buffer[Window] = Buffer(2 * LOOKAHEAD_BYTES)
         self._supervisor: Supervisor | None = None
         self._receiver: threading.Thread | None = None
         self._receive_error: BaseException | None = None
-        commits = read_commits(storage)
-        self._again = again or {}
-        self._todo = [t for t in range(opened.cut.num_tasks) if t not in commits]
-        if again is not None:
-            self._todo = list(again)
-        self._resumed = Counts()
-        for task in commits.keys() - set(self._todo):
-            self._resumed.merge(commits[task].counts)
+        self._claims = Claims(storage, self._leases, self._tasks, opened, again)
+        self._resumed = self._claims.resumed
         self.total = opened.cut.num_lines
         """Rows of the run as far as known: lines, less the blank ones met."""
         self._log = EventLog(storage, name)
@@ -98,25 +94,25 @@ class Worker:
             ConfigError: the first rows show that the job is to be refused.
             EngineDied, StorageError: what was done is kept.
         """
-        if not self._todo:
+        if not self._claims.todo:
             return
         self._began = time.monotonic()
         with self._leases:
-            fill(
-                self._buffer,
-                self._stations.windows(self._claims()),
-                lambda window: window.num_bytes + 1,
-                name="rowmill-read",
+            claims = self._claims.rows(
+                self._has_enough, lambda: self._is_over or bool(self._stop)
             )
+            fill(self._valid, self._stations.validated(claims), _one, name="rowmill-read")
+            planned = map(self._stations.planned, drain(self._valid))
+            fill(self._buffer, planned, _bytes_of, name="rowmill-measure")
             keeper = None
             try:
                 self._check_first_rows()
                 keeper = Keeper(self._keep, TICK_S, name="rowmill-keep")
-                self._buffer.bound(AHEAD_BYTES)
                 self._pump(keeper)
                 self._settle(keeper)
             finally:
                 self._is_over = True
+                self._valid.close()
                 self._buffer.close()
                 self._close_engine()
                 if keeper is not None:
@@ -134,57 +130,12 @@ class Worker:
 
     # -- reading ahead ------------------------------------------------------------------
 
-    def _claims(self) -> Iterator[TaskRows | None]:
-        """Tasks this worker may do, in order; waits for those that others hold, in case they die."""
-        todo = self._todo
-        while todo and not self._stop:
-            left = []
-            for task in todo:
-                while self._has_enough and not (self._stop or self._is_over):
-                    time.sleep(CLAIM_TICK_S)
-                epoch = self._leases.claim(task)
-                if epoch is None:
-                    left.append(task)
-                elif rows := self._claimed(task, epoch):
-                    yield rows
-            todo = [t for t in left if not self._is_committed(t)]
-            if todo:
-                yield None
-                time.sleep(TICK_S)
-
-    @property
     def _has_enough(self) -> bool:
         """Whether so much waits to be asked that the next task is better left to another worker."""
         if not self._is_checked:
             return self._stations.num_read >= self._job.validate_.first_rows
         waiting = self._stations.num_read - self._entered
-        return waiting >= max(self._job.plan.window_rows, self._feed.target_rows)
-
-    def _claimed(self, task: int, epoch: int) -> TaskRows | None:
-        """A task whose lease is ours; None where its last holder committed it before it let go."""
-        try:
-            # Asked after the claim: a holder commits first and gives the lease back then.
-            log = None if self._is_committed(task) else self._open_log(task, epoch)
-        except StorageError:
-            # A holder that was only asleep commits, and removes what we are about to take over.
-            if not self._is_committed(task):
-                raise
-            log = None
-        if log is None:
-            self._leases.release(task)
-            return None
-        self._resumed.merge(log.counts)
-        self._tasks.open(log)
-        done = set(log.done) if log.done else set()
-        return TaskRows(task, list(self._opened.places.task_slices(task)), done)
-
-    def _open_log(self, task: int, epoch: int) -> TaskLog:
-        return TaskLog(self._storage, task, epoch, self._again.get(task))
-
-    def _is_committed(self, task: int) -> bool:
-        again = self._again.get(task)
-        name = rundir.commit(task, again.retry if again else 0)
-        return self._storage.size(name) is not None
+        return waiting >= max(4 * self._job.plan.window_rows, self._feed.target_rows)
 
     def _check_first_rows(self) -> None:
         """Wait until the first rows are checked; refuse the job before anything is asked or kept.
@@ -194,7 +145,8 @@ class Worker:
         """
         stations, wanted = self._stations, self._job.validate_.first_rows
         while not self._stop and not self._buffer.wait(
-            lambda: stations.num_read >= wanted or self._buffer.is_full, TICK_S
+            lambda: stations.num_read >= wanted or self._buffer.weight >= LOOKAHEAD_BYTES,
+            TICK_S,
         ):
             pass
         if self._opened.is_new:
@@ -324,6 +276,7 @@ class Worker:
             target=self._receive, name="rowmill-receive", daemon=True
         )
         self._receiver.start()
+        self._buffer.bound(AHEAD_BYTES)
         return supervisor
 
     def _receive(self) -> None:
@@ -387,3 +340,11 @@ class Worker:
             "child_waiting_batches": gauge.waiting if gauge is not None else 0,
             "copies_waiting": self._tasks.num_waiting_copies,
         }
+
+
+def _one(_: object) -> float:
+    return 1.0
+
+
+def _bytes_of(window: Window) -> float:
+    return window.num_bytes + 1.0

@@ -13,7 +13,7 @@ import secrets
 
 from rowmill.errors import BadOutput, StorageError
 from rowmill.storage.contract import Storage
-from rowmill.storage.local import TEMP_PREFIX, LocalStorage
+from rowmill.storage.local import LocalStorage
 
 
 def probe(storage: Storage) -> None:
@@ -24,8 +24,8 @@ def probe(storage: Storage) -> None:
     traceless = (
         storage.traceless() if isinstance(storage, LocalStorage) else contextlib.nullcontext()
     )
-    # Named as a half-written file is: never listed, and swept if we die here.
-    name = f"{TEMP_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    # Hidden, so never listed, and not of a name that another start sweeps away as half-written.
+    name = f".probe-{os.getpid()}-{secrets.token_hex(4)}"
     with traceless:
         try:
             broken = _broken_promise(storage, name)

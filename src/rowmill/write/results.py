@@ -8,16 +8,18 @@ Source: measured, 300-byte rows: joining the two lines as they are 0.6 us a row;
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from rowmill.outcomes import KEY_START, decode
+from rowmill.outcomes import decode
 from rowmill.rows import RESULT_PREFIX, Outcome
 
 ROW_COLUMN = "row"
 """`FILE:LINE` of the source line."""
+MIN_PLAIN = 8
+"""Source lines shorter than this may be an object without columns."""
 UNREADABLE = b'"unreadable"'
 """Kind of failure of a line that is no JSON object: the few lines that hold these bytes are looked at closely."""
 
@@ -28,29 +30,41 @@ class ResultLines:
     """Makes result lines for one output prefix."""
 
     def __init__(self, prefix: str) -> None:
-        self._row = msgspec.json.encode(prefix + ROW_COLUMN) + b":"
-        self._fields: Fields = (
-            _fields_as_they_are if prefix == RESULT_PREFIX else _renamed(prefix)
-        )
-        self._place = msgspec.json.Encoder().encode
+        self._row = msgspec.json.encode(prefix + ROW_COLUMN)
+        self._rename = None if prefix == RESULT_PREFIX else _renamed(prefix)
 
-    def line(self, source: bytes, place: str, outcome: bytes) -> bytes:
-        """One line of the results, line feed and all.
+    def lines(
+        self, name: str, rows: Sequence[tuple[int, bytes, int, bytes]]
+    ) -> Iterator[bytes]:
+        """Result lines, line feeds and all.
 
         Args:
-            source: the source line without white space around it.
-            place: `FILE:LINE` of it.
-            outcome: its outcome's line, without line feed.
+            name: of the source file.
+            rows: (line number, source line without white space around it, length of what comes before the
+                fields in the outcome's line, that line without line feed) of each.
         """
-        own = b"%b%b,%b\n" % (self._row, self._place(place), self._fields(outcome))
-        if UNREADABLE in outcome and decode(outcome).error_kind == "unreadable":
-            return b"{%b%b" % (_salvaged_id(source), own)
-        head = source[:-1].rstrip()
-        return b"{" + own if head == b"{" else b"%b,%b" % (head, own)
+        row = b"%b:%b" % (self._row, msgspec.json.encode(name)[:-1])
+        rename = self._rename
+        for number, source, start, outcome in rows:
+            own = rename(outcome) if rename else outcome[start:]
+            if len(source) < MIN_PLAIN or UNREADABLE in outcome:
+                yield _odd_line(source, b'%b:%d",%b\n' % (row, number, own), outcome)
+            else:
+                # White space before the brace that is cut off does no harm in JSON.
+                yield b'%b,%b:%d",%b\n' % (source[:-1], row, number, own)
 
 
-def _fields_as_they_are(outcome: bytes) -> bytes:
-    return outcome[outcome.index(b",", KEY_START) + 1 :]
+def key_start(key: int) -> bytes:
+    """What the line of a key's outcome begins with; behind it are the fields."""
+    return b'{"key":%d,' % key
+
+
+def _odd_line(source: bytes, own: bytes, outcome: bytes) -> bytes:
+    """A line of an object without columns, or of one that may be no object at all."""
+    if UNREADABLE in outcome and decode(outcome).error_kind == "unreadable":
+        return b"{%b%b" % (_salvaged_id(source), own)
+    head = source[:-1].rstrip()
+    return b"{" + own if head == b"{" else b"%b,%b" % (head, own)
 
 
 def _renamed(prefix: str) -> Fields:

@@ -1,0 +1,101 @@
+"""Tasks of a run -> those this worker holds, with what is left of them to do.
+
+Promises: a task is read only under its lease; one that another worker holds is waited for, in case that one dies;
+one that is committed is passed over.
+Knows nothing of: what rows say, engines.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from rowmill import rundir
+from rowmill.errors import StorageError
+from rowmill.executors.opening import Opened
+from rowmill.journal import Again, Counts, TaskLog, read_commits
+from rowmill.leases import Leases
+from rowmill.opentasks import OpenTasks
+from rowmill.pipeline import TaskRows
+from rowmill.storage import Storage
+
+WAIT_S = 0.2
+ENOUGH_S = 0.02
+
+
+class Claims:
+    """What one worker may do of a run."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        leases: Leases,
+        tasks: OpenTasks,
+        opened: Opened,
+        again: dict[int, Again] | None,
+    ) -> None:
+        """Look at what is done.
+
+        Args:
+            tasks: where the logs of claimed tasks go.
+            again: tasks whose failed rows are asked once more, and no others are done; None: those not committed.
+        """
+        self._storage, self._leases, self._tasks = storage, leases, tasks
+        self._places, self._again = opened.places, again or {}
+        commits = read_commits(storage)
+        open_tasks = [task for task in range(opened.cut.num_tasks) if task not in commits]
+        self.todo = open_tasks if again is None else list(again)
+        self.resumed = Counts()
+        """Of outcomes that earlier starts wrote, as far as their tasks are committed or claimed by now."""
+        for task in commits.keys() - set(self.todo):
+            self.resumed.merge(commits[task].counts)
+
+    def rows(
+        self, has_enough: Callable[[], bool], is_over: Callable[[], bool]
+    ) -> Iterator[TaskRows | None]:
+        """The rows left to do, task by task; None while others hold all that is left.
+
+        Args:
+            has_enough: whether the next task is better left to others for now.
+            is_over: whether no more are wanted.
+        """
+        todo = self.todo
+        while todo and not is_over():
+            left = []
+            for task in todo:
+                while has_enough() and not is_over():
+                    time.sleep(ENOUGH_S)
+                epoch = self._leases.claim(task)
+                if epoch is None:
+                    left.append(task)
+                elif rows := self._claimed(task, epoch):
+                    yield rows
+            todo = [task for task in left if not self._is_committed(task)]
+            if todo:
+                yield None
+                time.sleep(WAIT_S)
+
+    def _claimed(self, task: int, epoch: int) -> TaskRows | None:
+        """A task whose lease is ours; None where its last holder committed it before it let go."""
+        try:
+            # Asked after the claim: a holder commits first and gives the lease back then.
+            log = None if self._is_committed(task) else self._open(task, epoch)
+        except StorageError:
+            # A holder that was only asleep commits, and removes what we are about to take over.
+            if not self._is_committed(task):
+                raise
+            log = None
+        if log is None:
+            self._leases.release(task)
+            return None
+        self.resumed.merge(log.counts)
+        self._tasks.open(log)
+        return TaskRows(task, list(self._places.task_slices(task)), set(log.done))
+
+    def _open(self, task: int, epoch: int) -> TaskLog:
+        return TaskLog(self._storage, task, epoch, self._again.get(task))
+
+    def _is_committed(self, task: int) -> bool:
+        again = self._again.get(task)
+        name = rundir.commit(task, again.retry if again else 0)
+        return self._storage.size(name) is not None
