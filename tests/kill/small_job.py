@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 MARK = "ROWMILL_KILL_TRIAL"
 LIMIT_S = 60.0
+NEVER = 100_000
+"""Rows, more than any job here has."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,13 @@ class SmallJob:
     @property
     def seats(self) -> int:
         return int(self.settings["engine.seats"])
+
+    @property
+    def most_in_flight(self) -> int:
+        """Rows that an engine may have at once: its seats, and what it answers in two seconds."""
+        if self.settings["run.max_failed_after"] == NEVER:
+            return self.seats
+        return self.seats + int(2 * self.seats / float(self.settings["engine.delay_s"]))
 
     def start(self, *, join: str = "") -> Worker:
         """Start a worker: the owner of a new run, or one more of the run whose token is given."""
@@ -154,8 +163,8 @@ def draw_job(
         "plan.window_rows": rng.choice([50, 8192]),
         "run.task_rows": rng.choice([50, 70, 100]),
         "run.checkpoint_s": rng.choice([0.1, 1.0]),
-        # So many rows must be answered before rows are sent ahead of the seats: none, then.
-        "run.max_failed_after": 100_000,
+        # So many rows must be answered before any are sent ahead of the seats.
+        "run.max_failed_after": rng.choice([20, NEVER, NEVER]),
     }
     return SmallJob(folder, made, {**drawn, **(settings or {})}, source)
 

@@ -12,7 +12,7 @@ from tests.kill.trials import shared, zombie
 
 QUICK_LEASE = {"run.lease_s": 0.5, "engine.seats": 4, "engine.delay_s": 0.008}
 SLOW_ROWS = {"engine.delay_s": 0.03, "engine.seats": 4}
-SMALL_TASKS = {"run.task_rows": 20, "plan.window_rows": 20, "validate.first_rows": 20}
+SMALL_TASKS = {"run.task_rows": 20, "plan.window_rows": 8, "validate.first_rows": 20}
 """A worker claims what it reads ahead: so that it leaves something to another, it must read little."""
 
 slow = pytest.mark.slow

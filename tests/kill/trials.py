@@ -72,7 +72,7 @@ def parent_killed(
     toll = Toll()
     kept: list[tuple[set[int], Counter[int]]] = []
     with ended(job):
-        for _ in range(kills or rng.choice([1, 2, MOST_KILLS, MOST_KILLS])):
+        for _ in range(kills or rng.choice([1, MOST_KILLS, MOST_KILLS, MOST_KILLS])):
             worker = job.start()
             if not draw(rng, job).wait(job, worker):
                 left.check_ended(job, worker)
@@ -102,7 +102,7 @@ def engine_killed(rng: random.Random, job: SmallJob) -> Toll:
     with ended(job):
         worker = job.start()
         # Twice at most: a row in flight at more deaths would rightly be blamed for them.
-        for _ in range(rng.choice([1, 2, 2])):
+        for _ in range(rng.choice([1, 2, 2, 2])):
             if not draw_in_work(rng, job).wait(job, worker):
                 break
             for pid in left.engine_pids(job):
@@ -201,7 +201,7 @@ def _count(job: SmallJob, toll: Toll, kept: list[tuple[set[int], Counter[int]]])
             told = f"rows with an outcome were asked again: {again}"
             raise Broken(told)
     toll.repeated = starts.total() - len(starts)
-    toll.allowed = toll.kills * job.seats + toll.torn_rows
+    toll.allowed = toll.kills * job.most_in_flight + toll.torn_rows
     if toll.repeated > toll.allowed:
         told = f"{toll.repeated} rows repeated, {toll.allowed} allowed"
         raise Broken(told)
