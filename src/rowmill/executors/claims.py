@@ -65,6 +65,8 @@ class Claims:
             for task in todo:
                 while has_enough() and not is_over():
                     time.sleep(ENOUGH_S)
+                if is_over():
+                    return
                 epoch = self._leases.claim(task)
                 if epoch is None:
                     left.append(task)

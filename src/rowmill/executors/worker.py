@@ -84,7 +84,7 @@ class Worker:
         self._entered = self._rejected = 0
         """Rows of windows handed over so far, and those of them that fell out before the engine."""
         self._is_checked = False
-        """Whether the first rows are: until then tasks are claimed for the sake of reading them."""
+        """Whether the first rows are: until then so many tasks are claimed as hold them."""
         self._is_over = False
 
     def work(self) -> None:
@@ -133,7 +133,7 @@ class Worker:
     def _has_enough(self) -> bool:
         """Whether so much waits to be asked that the next task is better left to another worker."""
         if not self._is_checked:
-            return False
+            return self._stations.num_read >= self._job.validate_.first_rows
         waiting = self._stations.num_read - self._entered
         return waiting >= max(4 * self._job.plan.window_rows, self._feed.target_rows)
 
