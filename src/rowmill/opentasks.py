@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -98,8 +99,16 @@ class OpenTasks:
 
     def _by_task(self, outcomes: Outcomes) -> Iterator[tuple[int, Outcomes]]:
         tasks = self._places.tasks_of(outcomes.keys)
-        if len(tasks) and (tasks == tasks[0]).all():
+        if not len(tasks):
+            return
+        if (tasks == tasks[0]).all():
             yield int(tasks[0]), outcomes
+            return
+        steps = np.diff(tasks)
+        if (steps >= 0).all():
+            bounds = [0, *(np.flatnonzero(steps) + 1).tolist(), len(tasks)]
+            for start, stop in pairwise(bounds):
+                yield int(tasks[start]), outcomes.slice(start, stop)
             return
         for task in np.unique(tasks).tolist():
             yield task, outcomes.take(np.flatnonzero(tasks == task).tolist())

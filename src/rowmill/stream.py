@@ -88,7 +88,7 @@ class _Conversation:
             rejects.append(rejected(key, error))
 
         found = [Row(first + i, line) for i, line in enumerate(chunk)]
-        requests = list(each(found, self._words.recipe, reject))
+        requests = each(found, self._words.recipe, reject)
         prompts = self._words.measure.prompts(
             requests, lambda i, error: reject(requests[i].key, error)
         )

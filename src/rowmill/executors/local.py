@@ -26,7 +26,7 @@ from rowmill.executors.opening import (
 from rowmill.executors.retrying import plan_retry
 from rowmill.executors.stopping import Stop
 from rowmill.executors.worker import Worker
-from rowmill.flow import calm_collector
+from rowmill.flow import calm_interpreter
 from rowmill.journal import Again, read_commits
 from rowmill.leases import claim_output
 from rowmill.pipeline import Stations, TaskRows
@@ -110,7 +110,7 @@ def _run_owned(
     worker = Worker(
         opened, storage, name=worker_name(), token=token, stop=stop, listen=listen, again=again
     )
-    with calm_collector():
+    with calm_interpreter():
         worker.work()
         done = _publish_if_whole(opened, storage)
     return _summary(opened, storage, worker, stop, done)

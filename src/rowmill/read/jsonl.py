@@ -215,13 +215,16 @@ def _read_blocks(
             yield _Lines(ordinal, [], num_bytes)
             ordinal += 1
             continue
-        num_lines = text.count(b"\n") + (not text.endswith(b"\n"))
-        if ordinal + num_lines > first:
-            lines = text.split(b"\n")
-            if not lines[-1]:
-                lines.pop()
+        # A block has at most as many lines as bytes: far before `first` none is split.
+        if ordinal + len(text) <= first:
+            ordinal += text.count(b"\n") + (not text.endswith(b"\n"))
+            continue
+        lines = text.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        if ordinal + len(lines) > first:
             yield from _apart(ordinal, lines, max_line_bytes, len(text))
-        ordinal += num_lines
+        ordinal += len(lines)
     if ordinal != shard.num_lines:
         raise _changed(shard)
 
