@@ -12,7 +12,7 @@
     |   +-- OutputInUse    names the owner
     +-- RowError           this row is bad: recorded, the run goes on
     |   +-- InvalidRow     field, what was found, what was expected
-    |   +-- Unreadable     the line is no JSON object
+    |   +-- Unreadable     no JSON object, or columns named as ours
     |   +-- TooLong        prompt tokens, asked tokens, limit
     |   +-- Refused        the engine said no for good
     |   +-- GaveUp         retries of a transient failure are used up
@@ -23,8 +23,6 @@
     |   +-- Disconnected
     +-- EngineDied         this worker is finished                  exit 3
     +-- StorageError       disk or bucket failed                    exit 3
-    +-- LeaseLost          another worker took the task over
-    +-- StoppedEarly       nearly all rows failing, or a cap        exit 5
 
 The class takes data and builds the sentence: what, where, got what, allowed what, do what.
 No payload text, prompts may be private. Every class survives pickling.
@@ -135,7 +133,7 @@ class InvalidRow(RowError):
 
 
 class Unreadable(RowError):
-    """The line is no JSON object: none of its columns can be carried to the results."""
+    """The line is no JSON object, or its columns are named as ours: none of them can be carried to the results."""
 
     kind = "unreadable"
 
@@ -215,24 +213,3 @@ class StorageError(RowmillError):
 
     def sentence(self) -> str:
         return f"`{self.fields['path']}`: {self.fields['reason']}; run the same command again to resume"
-
-
-class LeaseLost(RowmillError):
-    """Another worker took the task over while this one stood still."""
-
-    exit_code = 3
-
-    def __init__(self, *, task: int) -> None:
-        super().__init__(task=task)
-
-    def sentence(self) -> str:
-        return f"task {self.fields['task']}: another worker took the lease over"
-
-
-class StoppedEarly(RowmillError):
-    """Nearly all rows fail, or a cap is reached; `reason` says which."""
-
-    exit_code = 5
-
-    def __init__(self, *, reason: str) -> None:
-        super().__init__(reason=reason)

@@ -26,6 +26,9 @@ _NO_CHOICES: list[object] = []
 
 Texts = Callable[[Ids, list[int], list[int]], list[str]]
 
+EFFORT = frozenset(("log", "delay_s", "faults"))
+"""Settings that change no answer: a run may be resumed with others."""
+
 
 def check_options(engine: EngineConfig) -> list[str]:
     """Mistakes in the settings of this engine, a sentence each."""

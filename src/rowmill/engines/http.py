@@ -49,6 +49,20 @@ _SAMPLING = (
     "extra",
 )
 
+EFFORT = frozenset(
+    (
+        "url",
+        "api_key",
+        "connect_s",
+        "timeout_s",
+        "max_attempts",
+        "back_off_s",
+        "max_wait_s",
+        "outage_s",
+    )
+)
+"""Settings that change no answer: a run may be resumed with others."""
+
 
 class HttpOptions(Options):
     """Settings of engine `http`."""

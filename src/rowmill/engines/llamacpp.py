@@ -48,6 +48,9 @@ _SAMPLING = (
     "return_token_ids",
 )
 
+EFFORT = frozenset(("threads", "n_ctx", "n_batch", "n_ubatch", "n_gpu_layers"))
+"""Settings that change no answer: a run may be resumed with others."""
+
 
 class LlamaOptions(Options):
     """Settings of engine `llamacpp`."""

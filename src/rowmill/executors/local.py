@@ -63,7 +63,7 @@ def run(job: Job, *, listen: Listener | None = None, token: str = "") -> Summary
             return _run_owned(job, storage, mine, stop, listen)
         except ConfigError:
             # Still the owner: nobody else's traces are among these.
-            if not existed and isinstance(storage, LocalStorage) and read_run(storage) is None:
+            if not existed and isinstance(storage, LocalStorage):
                 _remove_traces(storage, root_was_there)
             raise
 
@@ -112,7 +112,7 @@ def _run_owned(
     )
     with calm_interpreter():
         worker.work()
-        done = _publish_if_whole(opened, storage)
+        done = _publish_if_whole(opened, storage, again)
     return _summary(opened, storage, worker, stop, done)
 
 
@@ -147,13 +147,18 @@ def stations_of(opened: Opened) -> Stations:
     return Stations(words.job, recipe=words.recipe, measure=words.measure, places=opened.places)
 
 
-def _publish_if_whole(opened: Opened, storage: Storage) -> Done | None:
+def _publish_if_whole(
+    opened: Opened, storage: Storage, again: dict[int, Again] | None
+) -> Done | None:
+    names = storage.list(rundir.COMMITS)
+    wanted = [rundir.commit(task, one.retry) for task, one in (again or {}).items()]
     commits = read_commits(storage)
-    if len(commits) < opened.cut.num_tasks:
+    if len(commits) < opened.cut.num_tasks or not set(wanted) <= set(names):
         return None
-    prefix, part_bytes = opened.words.job.output.prefix, opened.words.job.output.part_bytes
+    output = opened.words.job.output
+    every = list(commits.values())
     return publish(
-        storage, opened.cut, list(commits.values()), prefix=prefix, part_bytes=part_bytes
+        storage, opened.cut, every, prefix=output.prefix, part_bytes=output.part_bytes
     )
 
 

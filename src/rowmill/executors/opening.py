@@ -20,7 +20,7 @@ import msgspec
 from rowmill import engines, registry, rundir
 from rowmill.config import EngineConfig, Job
 from rowmill.errors import BadJob, BadOutput, RunMismatch
-from rowmill.measure import Measure, open_measure
+from rowmill.measure import Measure, has_template, open_measure
 from rowmill.read import Source, open_recorded, open_source, read_spans
 from rowmill.read.source import changed
 from rowmill.record import Cut, Places, Record, check_same, cut, read_run, write_run
@@ -57,7 +57,8 @@ def understand(job: Job) -> Words:
     job = job.model_copy(update={"engine": engines.resolve(job.engine)})
     limits = engines.declare(job.engine)
     tokenizer = open_tokenizer(job.engine)
-    template = bool(job.engine.chat_template or (tokenizer and tokenizer.chat_template))
+    # Behind an endpoint is a server that renders by itself.
+    template = limits.takes == "wire" or has_template(job, tokenizer)
     recipe = compile_recipe(job, limits=limits, chat_template=template)
     return Words(job, limits, tokenizer, recipe, open_measure(job, tokenizer, limits))
 

@@ -8,6 +8,7 @@ Knows nothing of: how a run is opened or published.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import threading
@@ -72,6 +73,7 @@ class Worker:
         self._valid: Buffer[Valid] = Buffer(MAX_VALID)
         self._buffer: Buffer[Window] = Buffer(2 * LOOKAHEAD_BYTES)
         self._supervisor: Supervisor | None = None
+        self._engine_log = Path()
         self._receiver: threading.Thread | None = None
         self._receive_error: BaseException | None = None
         self._claims = Claims(storage, self._leases, self._tasks, opened, again)
@@ -263,6 +265,7 @@ class Worker:
         began = time.monotonic()
         record = self._storage.path(rundir.engine(os.getpid()))
         log = record.with_suffix(".log") if record else Path(tempfile.mkdtemp()) / "engine.log"
+        self._engine_log = log
         supervisor = Supervisor(self._job.engine, record=record, log=log)
         self._supervisor = supervisor
         try:
@@ -290,10 +293,17 @@ class Worker:
             self._receive_error = error
 
     def _close_engine(self) -> None:
-        if self._supervisor is not None:
-            self._supervisor.close()
-        if self._receiver is not None:
-            self._receiver.join()
+        supervisor = self._supervisor
+        if supervisor is None:
+            return
+        supervisor.close()
+        if self._receiver is None:
+            return
+        self._receiver.join()
+        if not supervisor.deaths and self._receive_error is None:
+            # What a healthy engine said is of no use to anybody, a file each start would be in the way.
+            with contextlib.suppress(OSError):
+                self._engine_log.unlink(missing_ok=True)
 
     # -- keeping ------------------------------------------------------------------------
 

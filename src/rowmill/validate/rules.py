@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rowmill.errors import InvalidRow
+from rowmill.errors import Unreadable
 from rowmill.rows import Row
 from rowmill.validate.asked import Samplings
 from rowmill.validate.ids import IdColumns
@@ -25,8 +25,8 @@ class Rules(msgspec.Struct, frozen=True):
         """A row's columns and its id, the long way.
 
         Raises:
-            Unreadable: the line is no JSON object.
-            InvalidRow: a column clashes with those of results, or the id is no scalar.
+            Unreadable: the line is no JSON object, or a column clashes with those of results.
+            InvalidRow: the id is no scalar.
         """
         columns = split_columns(row.line)
         for name in columns:
@@ -35,5 +35,5 @@ class Rules(msgspec.Struct, frozen=True):
                     f"column `{shown(name)}` begins as result columns do (`{self.prefix}`);"
                     " rename it, or set `output.prefix`"
                 )
-                raise InvalidRow(reason=reason)
+                raise Unreadable(reason=reason)
         return columns, self.ids.among(columns)
