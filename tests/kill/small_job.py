@@ -49,7 +49,9 @@ class SmallJob:
 
     @property
     def num_tasks(self) -> int:
-        return -(-len(self.rows) // int(self.settings["run.task_rows"]))
+        """Of all lines, the blank ones too."""
+        num_lines = sum(file.read_bytes().count(b"\n") for file in self._files())
+        return -(-num_lines // int(self.settings["run.task_rows"]))
 
     @property
     def seats(self) -> int:
