@@ -37,8 +37,8 @@ check: setup ## Format, lint, types, layers, spelling: what CI asks.
 test: setup ## The fast tests, on a CPU, in minutes.
 	$(BIN)/python -m pytest -m "$(FAST)"
 
-slow: setup ## The slow tests.
-	$(BIN)/python -m pytest -m slow
+slow: setup ## The slow tests: real engines, 200 kills, negative controls.
+	$(BIN)/python -m pytest -m "slow or mutants"
 
 demo: $(VENV)/.stamp-demo ## 240 reviews through a small real model on this CPU, beside the baseline.
 	$(BIN)/rowmill run examples/sentiment/job.toml

@@ -197,7 +197,8 @@ class TaskLog:
 
     def _final_segments(self) -> list[SegmentRef]:
         refs = [*self._old, *self._segment.close()]
-        if len(refs) == 1 and self._index.is_sorted and self._again is None:
+        # What an earlier epoch left may be in no disk's memory yet: only our own segment was synced just now.
+        if len(refs) == 1 and self._index.is_sorted and not self._old:
             return refs
         return [write_sorted(self._storage, next(self._names), refs, self._index)]
 

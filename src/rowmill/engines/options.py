@@ -57,7 +57,7 @@ def _sentence(model: type[Options], name: str, found: dict[str, Any]) -> str:
             f"unknown setting `engine.{place}`; {hint}engine `{name}` has of its own: {listed}"
         )
     if found["type"] == "missing":
-        what = (model.model_fields[place].description or "").partition(".")[0]
+        what = (model.model_fields[place].description or "").partition(". ")[0].rstrip(".")
         return f"`engine.{place}` is missing: {what[:1].lower()}{what[1:]}; set it"
     reason = str(found["msg"]).removeprefix("Value error, ")
     return f"`engine.{place}`: {reason[:1].lower()}{reason[1:]}" if place else reason

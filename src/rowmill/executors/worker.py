@@ -296,11 +296,12 @@ class Worker:
         supervisor = self._supervisor
         if supervisor is None:
             return
+        was_healthy = not supervisor.deaths
         supervisor.close()
         if self._receiver is None:
             return
         self._receiver.join()
-        if not supervisor.deaths and self._receive_error is None:
+        if was_healthy and self._receive_error is None:
             # What a healthy engine said is of no use to anybody, a file each start would be in the way.
             with contextlib.suppress(OSError):
                 self._engine_log.unlink(missing_ok=True)
