@@ -88,7 +88,9 @@ class Stations:
                 rows += fresh
                 num_bytes += _size(fresh)
                 while self._is_window(rows, num_bytes):
-                    yield self._valid(rows[: self.job.plan.window_rows], [])
+                    # Rows of tasks that ended are fewer than a window, so they are all in this one.
+                    yield self._valid(rows[: self.job.plan.window_rows], ends)
+                    ends = []
                     rows = rows[self.job.plan.window_rows :]
                     num_bytes = _size(rows)
             ends.append((task.task, count))

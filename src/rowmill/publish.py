@@ -67,26 +67,40 @@ class Done(msgspec.Struct, frozen=True):
 
 
 def publish(
-    storage: Storage, cut: Cut, commits: Sequence[Commit], *, prefix: str, part_bytes: int
+    storage: Storage,
+    cut: Cut,
+    commits: Sequence[Commit],
+    *,
+    prefix: str,
+    part_bytes: int,
+    written: Callable[[], list[PartDone] | None] | None = None,
 ) -> Done:
-    """Write the results of a run whose tasks are all committed; what is published already stays as it is."""
+    """Write the results of a run whose tasks are all committed; what is published already stays as it is.
+
+    Args:
+        written: parts that were written along with the run, where they could be.
+    """
     made_of = _made_of(storage, prefix, part_bytes)
     done = read_done(storage)
     if done is not None and done.made_of == made_of:
         return done
-    specs = _cut_parts(cut, commits, prefix, part_bytes)
-    _sweep(storage, {spec.name for spec in specs})
-    if isinstance(storage, LocalStorage) and len(specs) > 1 and cores() > 1:
-        with ThreadPoolExecutor(cores()) as pool:
-            parts = list(pool.map(lambda spec: _write_apart(storage, spec), specs))
-    else:
-        parts = [write_part(storage, spec) for spec in specs]
+    parts = written() if written is not None else None
+    if parts is None:
+        parts = _write_parts(storage, cut_parts(cut, commits, prefix, part_bytes))
+    _sweep(storage, {part.name for part in parts})
     counts = Counts()
     for commit in commits:
         counts.merge(commit.counts)
     done = Done(parts=parts, counts=counts, made_of=made_of)
     storage.replace(rundir.DONE, msgspec.json.format(msgspec.json.encode(done), indent=1))
     return done
+
+
+def _write_parts(storage: Storage, specs: list[PartSpec]) -> list[PartDone]:
+    if isinstance(storage, LocalStorage) and len(specs) > 1 and cores() > 1:
+        with ThreadPoolExecutor(cores()) as pool:
+            return list(pool.map(lambda spec: _write_apart(storage, spec), specs))
+    return [write_part(storage, spec) for spec in specs]
 
 
 def read_done(storage: Storage) -> Done | None:
@@ -102,12 +116,19 @@ def _made_of(storage: Storage, prefix: str, part_bytes: int) -> str:
 
 
 def write_part(storage: Storage, spec: PartSpec) -> PartDone:
+    """Write one results file from the commits of its specification."""
+    first_key = pack_key(spec.shards[0].index, 0)
+    outcomes = OutcomeLines(merged(storage, spec.commits, first_key))
+    return write_lines(storage, spec.name, joined(spec, outcomes))
+
+
+def write_lines(storage: Storage, name: str, pieces: Iterator[list[bytes]]) -> PartDone:
     """Write one results file: under a hidden name, then its own."""
     num_rows = 0
     digest, size = xxhash.xxh3_64(), 0
-    target = open_draft(storage, spec.name)
+    target = open_draft(storage, name)
     try:
-        for lines in joined(storage, spec):
+        for lines in pieces:
             num_rows += len(lines)
             piece = b"".join(lines)
             digest.update(piece)
@@ -117,13 +138,12 @@ def write_part(storage: Storage, spec: PartSpec) -> PartDone:
     except BaseException:
         target.abandon()
         raise
-    return PartDone(spec.name, num_rows, size, digest.hexdigest())
+    return PartDone(name, num_rows, size, digest.hexdigest())
 
 
-def joined(storage: Storage, spec: PartSpec) -> Iterator[list[bytes]]:
-    """Result lines of a part, a few thousand at a time."""
+def joined(spec: PartSpec, outcomes: OutcomeLines) -> Iterator[list[bytes]]:
+    """Result lines of a part, a few thousand at a time; `outcomes` stand at its first row."""
     results = ResultLines(spec.prefix)
-    outcomes = _Lines(merged(storage, spec.commits, pack_key(spec.shards[0].index, 0)))
     for shard, limit in zip(spec.shards, spec.limit, strict=True):
         first_key, first_line = pack_key(shard.index, 0), shard.first_line
         for spans in read_spans(shard, stop=limit):
@@ -148,7 +168,7 @@ def _mismatch(
     return StorageError(path=spec.name, reason=reason)
 
 
-class _Lines:
+class OutcomeLines:
     """Lists of lines, taken in other lengths than they come in."""
 
     def __init__(self, parts: Iterator[list[bytes]]) -> None:
@@ -226,7 +246,7 @@ def _stream(storage: Storage, commit: Commit, first_key: int) -> Iterator[list[b
                 yield lines
 
 
-def _cut_parts(
+def cut_parts(
     cut: Cut, commits: Sequence[Commit], prefix: str, part_bytes: int
 ) -> list[PartSpec]:
     """Parts of about equal size, none much over `part_bytes` of input, as many as keep all cores at work."""

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Sequence
 
 from rowmill import rundir
+from rowmill.ahead import Ahead, publishing_ahead
 from rowmill.config import Job
 from rowmill.engines import orphans
 from rowmill.errors import BadOutput, ConfigError, StorageError
@@ -110,9 +111,14 @@ def _run_owned(
     worker = Worker(
         opened, storage, name=worker_name(), token=token, stop=stop, listen=listen, again=again
     )
-    with calm_interpreter():
+    output = opened.words.job.output
+    pays = again is None and worker.has_work
+    with (
+        calm_interpreter(),
+        publishing_ahead(storage, opened.cut, output, pays=pays) as ahead,
+    ):
         worker.work()
-        done = _publish_if_whole(opened, storage, again)
+        done = _publish_if_whole(opened, storage, again, ahead)
     return _summary(opened, storage, worker, stop, done)
 
 
@@ -148,7 +154,7 @@ def stations_of(opened: Opened) -> Stations:
 
 
 def _publish_if_whole(
-    opened: Opened, storage: Storage, again: dict[int, Again] | None
+    opened: Opened, storage: Storage, again: dict[int, Again] | None, ahead: Ahead | None
 ) -> Done | None:
     names = storage.list(rundir.COMMITS)
     wanted = [rundir.commit(task, one.retry) for task, one in (again or {}).items()]
@@ -158,7 +164,12 @@ def _publish_if_whole(
     output = opened.words.job.output
     every = list(commits.values())
     return publish(
-        storage, opened.cut, every, prefix=output.prefix, part_bytes=output.part_bytes
+        storage,
+        opened.cut,
+        every,
+        prefix=output.prefix,
+        part_bytes=output.part_bytes,
+        written=ahead.parts if ahead is not None else None,
     )
 
 

@@ -96,7 +96,7 @@ class Worker:
             ConfigError: the first rows show that the job is to be refused.
             EngineDied, StorageError: what was done is kept.
         """
-        if not self._claims.todo:
+        if not self.has_work:
             return
         self._began = time.monotonic()
         with self._leases:
@@ -122,6 +122,11 @@ class Worker:
                 self._tasks.close()
                 self._log.close()
                 self.seconds = time.monotonic() - self._began - self.engine_start_s
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any task is left to do."""
+        return bool(self._claims.todo)
 
     def all_counts(self) -> Counts:
         """Counts over the whole run as this worker knows it."""
