@@ -7,12 +7,46 @@ Memory: none kept; an event is as good as gone once every listener saw it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 Listener = Callable[[object], None]
 """Told of every event, from the thread in which it happens; must not block and must not raise."""
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """What is about to be done: told once, after the first rows were checked and before the engine starts."""
+
+    engine: str
+    files: int
+    lines_in: int
+    """Lines of the input that belong to the run; blank ones are no rows."""
+    resumed: int
+    """Rows that earlier starts finished."""
+    checked: int
+    """Rows read, measured and planned so far."""
+    bad: int
+    """Rows among them that will not be asked."""
+    prompt_tokens: int
+    """Of the rows to ask among them."""
+    levers: list[tuple[str, str]]
+    """(way to save work, what it does here)."""
+    reasons: dict[str, str]
+    """Derived setting -> value and why."""
+
+    def lines(self) -> Iterator[str]:
+        """The plan for people."""
+        resumed = f", {self.resumed:,} rows done before" if self.resumed else ""
+        files = f"{self.files:,} file{'' if self.files == 1 else 's'}"
+        yield f"engine  {self.engine}"
+        yield f"input   {self.lines_in:,} lines in {files}{resumed}"
+        yield (
+            f"first   {self.checked:,} rows checked: {self.bad:,} bad,"
+            f" {self.prompt_tokens:,} prompt tokens to ask"
+        )
+        yield from (f"plan    {name}: {what}" for name, what in self.levers)
+        yield from (f"set     {name}: {why}" for name, why in self.reasons.items())
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from rowmill.config import Job
 from rowmill.errors import DuplicateIds, InvalidRow, RowError, Unreadable
 from rowmill.ids import SeenIds
 from rowmill.measure import Measure
-from rowmill.plan import Plan, plan
+from rowmill.plan import Lever, Plan, plan
 from rowmill.read.jsonl import BadLine, line_of, read_lines
 from rowmill.record import Places
 from rowmill.rows import Outcome, Request, Row, Shard, unpack_key
@@ -63,6 +63,10 @@ class Stations:
         self.num_read = self.num_rejected = 0
         """Rows of windows planned so far, and those of them that fell out."""
         self._num_validated = 0
+        self.num_tokens = 0
+        """Prompt tokens of the rows to ask in those windows."""
+        self.levers: dict[str, Lever] = {}
+        """What each lever did in them: the last window in which it was used, else the last."""
         self.duplicates: dict[bytes, list[int]] = {}
         """Ids met more than once among the first rows -> keys of their rows."""
         self._seen = SeenIds(confirm=self._id_at)
@@ -111,6 +115,12 @@ class Stations:
         self.num_rejected += len(rejects)
         num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)
         planned = plan(prompts, self.job.plan)
+        self.num_tokens += len(prompts.ids) - sum(
+            lever.saved_tokens for lever in planned.levers
+        )
+        for lever in planned.levers:
+            if lever.is_used or lever.name not in self.levers:
+                self.levers[lever.name] = lever
         return Window(planned, rejects, valid.ends, valid.num_rows, num_bytes)
 
     def check_duplicates(self) -> None:

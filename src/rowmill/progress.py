@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from rowmill.events import Listener, Progress, Summary
+from rowmill.events import Listener, Planned, Progress, Summary
 
 LINE_EVERY_S = 10.0
 """Between plain lines: six a minute can still be read in a log of hours."""
@@ -149,6 +149,9 @@ class Lines:
 
     def __call__(self, event: object) -> None:
         """Listen to one event."""
+        if isinstance(event, Planned):
+            for line in event.lines():
+                self._write(line)
         if not isinstance(event, Progress):
             return
         self._pace.add(event)
@@ -188,6 +191,9 @@ class Bar:
 
     def __call__(self, event: object) -> None:
         """Listen to one event."""
+        if isinstance(event, Planned):
+            for line in event.lines():
+                self._view.console.print(line, markup=False, highlight=False, soft_wrap=True)
         if isinstance(event, Progress):
             self._pace.add(event)
             self._view.update(

@@ -19,7 +19,7 @@ from rowmill import rundir
 from rowmill.engines.supervise import Supervisor
 from rowmill.errors import StorageError
 from rowmill.eventlog import EventLog
-from rowmill.events import Listener, Progress
+from rowmill.events import Listener, Planned, Progress
 from rowmill.executors.claims import Claims
 from rowmill.executors.opening import Opened, start_run
 from rowmill.executors.stopping import Stop
@@ -161,6 +161,24 @@ class Worker:
             start_run(self._opened, self._storage)
         stations.duplicates.clear()
         self._is_checked = True
+        self._tell_plan()
+
+    def _tell_plan(self) -> None:
+        opened, stations = self._opened, self._stations
+        event = Planned(
+            engine=opened.words.limits.about or self._job.engine.name,
+            files=len(opened.record.files),
+            lines_in=opened.cut.num_lines,
+            resumed=self._resumed.done,
+            checked=stations.num_read,
+            bad=stations.num_rejected,
+            prompt_tokens=stations.num_tokens,
+            levers=[(lever.name, lever.reason) for lever in stations.levers.values()],
+            reasons=opened.record.reasons,
+        )
+        self._log.add(event)
+        if self._listen is not None:
+            self._listen(event)
 
     # -- feeding ------------------------------------------------------------------------
 
