@@ -42,7 +42,7 @@ slow: setup ## The slow tests: real engines, 200 kills, negative controls.
 
 demo: $(VENV)/.stamp-demo ## 240 reviews through a small real model on this CPU, beside the baseline.
 	$(BIN)/rowmill run examples/sentiment/job.toml
-	$(BIN)/python examples/sentiment/accuracy.py out
+	$(BIN)/python examples/sentiment/accuracy.py out/sentiment
 
 bench: setup ## Run every script of benchmarks/; results belong into benchmarks/RESULTS.md.
 	@set -e; for script in $(wildcard benchmarks/*.py); do \

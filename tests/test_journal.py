@@ -171,7 +171,7 @@ def test_counts_of_a_commit_are_those_of_its_outcomes(storage: Storage) -> None:
 
     counts = read_commits(storage)[3].counts
     assert (2, 2, 1, 1) == (counts.ok, counts.failed, counts.truncated, counts.copied)
-    assert [("too_long", "# prompt tokens, limit #", 2)] == counts.top_errors(5)
+    assert [("too_long", "9214 prompt tokens, limit 8192", 2)] == counts.top_errors(5)
 
 
 def test_a_commit_is_named_by_its_task(storage: Storage) -> None:

@@ -12,6 +12,7 @@
     |   +-- OutputInUse    names the owner
     +-- RowError           this row is bad: recorded, the run goes on
     |   +-- InvalidRow     field, what was found, what was expected
+    |   |   +-- MissingColumn  what the job asks with is not there
     |   +-- Unreadable     no JSON object, or columns named as ours
     |   +-- TooLong        prompt tokens, asked tokens, limit
     |   +-- Refused        the engine said no for good
@@ -130,6 +131,12 @@ class RowError(RowmillError):
 
 class InvalidRow(RowError):
     """The row's shape or values are wrong."""
+
+
+class MissingColumn(InvalidRow):
+    """The row lacks the column that the job asks with; where every row does, the job is refused."""
+
+    kind = "missing_column"
 
 
 class Unreadable(RowError):

@@ -15,6 +15,12 @@ Listener = Callable[[object], None]
 """Told of every event, from the thread in which it happens; must not block and must not raise."""
 
 
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Something a person should know now."""
+
+    text: str
+
+
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """What is about to be done: told once, after the first rows were checked and before the engine starts."""
 
@@ -84,6 +90,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
+    asked: int = 0
+    """Rows that got their outcome in this start."""
+    new_tokens: int = 0
+    """Prompt and output tokens of those."""
     truncated: int = 0
     """Rows among `ok` whose answer was cut by `max_tokens` or the context (`finish_reason` is `length`)."""
     seconds: float = 0.0
@@ -94,7 +104,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     results: list[str] = []
     """Published files in order, by their names under `output`."""
     errors: list[tuple[str, str, int]] = []
-    """(kind, shape of the sentence, rows), most frequent first."""
+    """(kind, sentence of one of them, rows), most frequent first."""
     stopped: str = ""
     """Why the run ended before its input did; empty where it did not."""
     exit_code: int = 0

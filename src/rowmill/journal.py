@@ -38,7 +38,9 @@ class Counts(msgspec.Struct):
     cached_tokens: int = 0
     output_tokens: int = 0
     errors: dict[str, int] = {}
-    """`kind<TAB>sentence` with digits and names blotted out -> rows."""
+    """`kind<TAB>sentence` with digits blotted out -> rows."""
+    examples: dict[str, str] = {}
+    """The same -> the sentence of one of those rows, whole."""
 
     @property
     def done(self) -> int:
@@ -60,24 +62,25 @@ class Counts(msgspec.Struct):
         self.output_tokens += output
         if num_failed:
             for outcome in outcomes.take(np.flatnonzero(is_failed).tolist()).unpack():
-                self._count_error(f"{outcome.error_kind}\t{error_shape(outcome.error or '')}")
+                sentence = outcome.error or ""
+                self._count_error(f"{outcome.error_kind}\t{error_shape(sentence)}", sentence)
 
     def merge(self, other: Counts) -> None:
         """Add the sums of other outcomes."""
-        for name in self.__struct_fields__[:-1]:
+        for name in self.__struct_fields__[:-2]:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for shape, rows in other.errors.items():
-            self._count_error(shape, rows)
+            self._count_error(shape, other.examples.get(shape, ""), rows)
 
     def top_errors(self, most: int) -> list[tuple[str, str, int]]:
-        """(kind, sentence shape, rows) of the most frequent failures."""
+        """(kind, sentence of one of them, rows) of the most frequent failures."""
         found = Counter(self.errors).most_common(most)
-        parted = ((shape.partition("\t"), rows) for shape, rows in found)
-        return [(kind, sentence, rows) for (kind, _, sentence), rows in parted]
+        return [(shape.partition("\t")[0], self.examples[shape], rows) for shape, rows in found]
 
-    def _count_error(self, shape: str, rows: int = 1) -> None:
+    def _count_error(self, shape: str, example: str, rows: int = 1) -> None:
         if shape not in self.errors and len(self.errors) >= MAX_ERROR_SHAPES:
             shape = "other\tother failures"
+        self.examples.setdefault(shape, example)
         self.errors[shape] = self.errors.get(shape, 0) + rows
 
 

@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from rowmill.config import Job
-from rowmill.errors import DuplicateIds, InvalidRow, RowError, Unreadable
+from rowmill.errors import (
+    ConfigError,
+    DuplicateIds,
+    InvalidRow,
+    MissingColumn,
+    RowError,
+    Unreadable,
+)
 from rowmill.ids import SeenIds
 from rowmill.measure import Measure
 from rowmill.plan import Lever, Plan, plan
@@ -63,6 +70,9 @@ class Stations:
         self.num_read = self.num_rejected = 0
         """Rows of windows planned so far, and those of them that fell out."""
         self._num_validated = 0
+        self.num_missing = 0
+        self.first_missing: Outcome | None = None
+        """Rows that lack the column the job asks with."""
         self.num_tokens = 0
         """Prompt tokens of the rows to ask in those windows."""
         self.levers: dict[str, Lever] = {}
@@ -113,6 +123,9 @@ class Stations:
         prompts = self.measure.prompts(requests, reject)
         self.num_read += valid.num_rows
         self.num_rejected += len(rejects)
+        missing = [o for o in rejects if o.error_kind == MissingColumn.kind]
+        self.num_missing += len(missing)
+        self.first_missing = self.first_missing or next(iter(missing), None)
         num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)
         planned = plan(prompts, self.job.plan)
         self.num_tokens += len(prompts.ids) - sum(
@@ -144,6 +157,20 @@ class Stations:
             " name another column with `validate.id_column`, or set"
             ' `validate.duplicate_ids = "keep"` (rows are kept apart by place)'
         )
+
+    def check_any_asked(self) -> None:
+        """Refuse the job where every row read so far lacks the column that the job asks with.
+
+        Raises:
+            ConfigError: names the column and those there are.
+        """
+        first = self.first_missing
+        if first is not None and self.num_missing == self.num_read:
+            reason = (
+                f"none of the first {self.num_read:,} rows can be asked: {self.places.place_of(first.key)}:"
+                f" {first.error}; name a column that is there, with `--prompt` and `{{column}}` in it"
+            )
+            raise ConfigError(reason=reason)
 
     def _is_window(self, rows: list[Row | BadLine], num_bytes: int) -> bool:
         config = self.job.plan

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from rowmill.events import Listener, Planned, Progress, Summary
+from rowmill.events import Listener, Note, Planned, Progress, Summary
 
 LINE_EVERY_S = 10.0
 """Between plain lines: six a minute can still be read in a log of hours."""
@@ -67,7 +67,13 @@ def progress_line(event: Progress, pace: Pace) -> str:
 def summary_lines(summary: Summary) -> list[str]:
     """How the run ended, and what to do next."""
     s = summary
-    head = "stopped" if s.stopped else "done"
+    head = (
+        "stopped"
+        if s.stopped
+        else "done"
+        if s.asked or not s.total
+        else "done before, nothing to ask"
+    )
     took = f" in {duration(s.seconds)}" if s.seconds > 0 else ""
     start = (
         f" (and {duration(s.engine_start_s)} to start the engine)" if s.engine_start_s else ""
@@ -81,6 +87,8 @@ def summary_lines(summary: Summary) -> list[str]:
         lines.append(f"  results: {s.output.rstrip('/')}/{s.results[0]}{more}")
     if s.not_done:
         lines.append(f"  resume: run the same command again; {s.not_done:,} rows are left")
+    if s.failed and not s.not_done:
+        lines.append(f"  again: rowmill retry {s.output} asks the failed rows once more")
     if s.output:
         lines.append(f"  look: rowmill status {s.output}")
     return lines
@@ -98,7 +106,11 @@ def _counts(s: Summary) -> str:
 def _work(s: Summary) -> Iterator[str]:
     tokens = s.prompt_tokens + s.output_tokens
     if tokens:
-        pace = f", {_rate(tokens / s.seconds)} tokens/s" if s.seconds > 0 else ""
+        pace = (
+            f", {_rate(s.new_tokens / s.seconds)} tokens/s"
+            if s.new_tokens and s.seconds
+            else ""
+        )
         cached = f" ({s.cached_tokens:,} cached)" if s.cached_tokens else ""
         yield f"tokens: {s.prompt_tokens:,} in{cached}, {s.output_tokens:,} out{pace}"
     if s.truncated:
@@ -138,6 +150,13 @@ def _one_line(text: str) -> str:
     return line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]}..."
 
 
+def _lines_of(event: object) -> Iterator[str]:
+    if isinstance(event, Planned):
+        yield from event.lines()
+    if isinstance(event, Note):
+        yield event.text
+
+
 class Lines:
     """Plain lines: the first event, then one every `every_s` seconds, and the last one at the end."""
 
@@ -149,9 +168,8 @@ class Lines:
 
     def __call__(self, event: object) -> None:
         """Listen to one event."""
-        if isinstance(event, Planned):
-            for line in event.lines():
-                self._write(line)
+        for line in _lines_of(event):
+            self._write(line)
         if not isinstance(event, Progress):
             return
         self._pace.add(event)
@@ -191,9 +209,8 @@ class Bar:
 
     def __call__(self, event: object) -> None:
         """Listen to one event."""
-        if isinstance(event, Planned):
-            for line in event.lines():
-                self._view.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        for line in _lines_of(event):
+            self._view.console.print(line, markup=False, highlight=False, soft_wrap=True)
         if isinstance(event, Progress):
             self._pace.add(event)
             self._view.update(

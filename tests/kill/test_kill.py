@@ -11,7 +11,7 @@ import pytest
 from tests.kill.trials import Toll, trial
 
 FEW = int(os.environ.get("ROWMILL_KILL_TRIALS", "8"))
-"""Trials of the usual set: about 14 kills; CI asks for the slow set too, about 200. ROWMILL_KILL_TRIALS asks for more, or less."""
+"""Trials of the usual set: about 14 kills; CI asks for the slow set too. ROWMILL_KILL_TRIALS asks for more, or less."""
 MANY = 110
 """About 200 kills, with the slow ones."""
 

@@ -51,7 +51,8 @@ def export(output: str, target: str) -> None:
     from rowmill import report
 
     written = report.export(output, target)
-    say(f"written to {target}")
+    left = f", {written.not_done:,} without an outcome yet" if written.not_done else ""
+    say(f"{written.rows:,} rows written to {target}{left}")
     if wants_json():
         out_json({"output": output, "target": target, "written": plain(written)})
 

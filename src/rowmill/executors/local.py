@@ -188,6 +188,8 @@ def _summary(
         prompt_tokens=counts.prompt_tokens,
         cached_tokens=counts.cached_tokens,
         output_tokens=counts.output_tokens,
+        asked=worker.new_counts.done,
+        new_tokens=worker.new_counts.prompt_tokens + worker.new_counts.output_tokens,
         truncated=counts.truncated,
         seconds=worker.seconds,
         engine_start_s=worker.engine_start_s,

@@ -19,7 +19,7 @@ import msgspec
 
 from rowmill import engines, registry, rundir
 from rowmill.config import EngineConfig, Job
-from rowmill.errors import BadJob, BadOutput, RunMismatch
+from rowmill.errors import BadJob, BadOutput, BadSource, RunMismatch
 from rowmill.measure import Measure, has_template, open_measure
 from rowmill.read import Source, open_recorded, open_source, read_spans
 from rowmill.read.source import changed
@@ -102,6 +102,9 @@ def _check_target(shown: str, root: Path) -> None:
 
 def _check_apart(shown: str, root: Path, given: str) -> None:
     source = Path(given.split("*", 1)[0] or ".") if "*" in given else Path(given)
+    if (source / "run.json").exists() and (source / "commits").exists():
+        reason = f"`{given}` is the output of a run; give its `results` folder, or a file that `rowmill export` made"
+        raise BadSource(reason=reason)
     source, target = source.resolve(), root.resolve()
     if source.is_dir() and (target == source or source in target.parents):
         reason = (

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rowmill import rundir
-from rowmill.errors import ConfigError
+from rowmill.errors import ConfigError, UnknownName
 from rowmill.journal import Again, Commit, read_commits
 from rowmill.record import read_run
 from rowmill.storage import Storage
@@ -51,6 +51,10 @@ def plan_retry(storage: Storage, kinds: tuple[str, ...]) -> dict[int, Again]:
     if found is None or len(commits) < found[1].num_tasks:
         reason = f"`{storage.url}` is not answered to its end; run the job first, then retry what failed"
         raise ConfigError(reason=reason)
+    known = {shape.partition("\t")[0] for c in commits.values() for shape in c.counts.errors}
+    for kind in kinds:
+        if kind not in known and "other" not in known:
+            raise UnknownName(what="kind of failure", name=kind, known=known)
     last = _last_plan(storage)
     if last is not None and last.kinds == kinds and _is_open(storage, last):
         return _again(storage, last)

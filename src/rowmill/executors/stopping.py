@@ -48,6 +48,6 @@ class Stop:
             raise KeyboardInterrupt
         name = signal.Signals(number).name
         self.ask(
-            f"{name}: draining, rows in flight are finished",
+            f"{name} received",
             EXIT_CODES[signal.Signals(number)],
         )

@@ -19,7 +19,7 @@ from rowmill import rundir
 from rowmill.engines.supervise import Supervisor
 from rowmill.errors import StorageError
 from rowmill.eventlog import EventLog
-from rowmill.events import Listener, Planned, Progress
+from rowmill.events import Listener, Note, Planned, Progress
 from rowmill.executors.claims import Claims
 from rowmill.executors.opening import Opened, start_run
 from rowmill.executors.stopping import Stop
@@ -128,6 +128,11 @@ class Worker:
         """Whether any task is left to do."""
         return bool(self._claims.todo)
 
+    @property
+    def new_counts(self) -> Counts:
+        """Counts over the outcomes of this start."""
+        return self._tasks.counts
+
     def all_counts(self) -> Counts:
         """Counts over the whole run as this worker knows it."""
         counts = Counts()
@@ -158,6 +163,7 @@ class Worker:
             pass
         if self._opened.is_new:
             stations.check_duplicates()
+            stations.check_any_asked()
             start_run(self._opened, self._storage)
         stations.duplicates.clear()
         self._is_checked = True
@@ -237,6 +243,7 @@ class Worker:
             self._raise_errors(keeper)
             if self._stop and give_up_at is None:
                 give_up_at = time.monotonic() + self._drain_s()
+                self._tell_stop()
             if give_up_at is not None and time.monotonic() > give_up_at:
                 return
             if not self._stop:
@@ -249,6 +256,12 @@ class Worker:
         keeper.stop()
         self._raise_errors(keeper)
         self._keep()
+
+    def _tell_stop(self) -> None:
+        if self._listen is not None and self._drain_s():
+            rows, seconds = self._feed.in_flight, self._drain_s()
+            text = f"stopping: up to {seconds:g} s for {rows:,} rows in flight; Ctrl-C again to stop now"
+            self._listen(Note(text=text))
 
     def _drain_s(self) -> float:
         return 0.0 if self._stop.exit_code == 5 else self._job.run.drain_s

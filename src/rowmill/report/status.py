@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -12,6 +13,8 @@ from rowmill.leases.note import is_gone
 from rowmill.report.run import View, open_view
 
 MAX_ERRORS = 5
+TAIL_BYTES = 4096
+"""Enough for the last events of a worker."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +68,7 @@ def status(output: str) -> Status:
     """
     view = open_view(output)
     counts = view.counts()
-    total = view.cut.num_lines - _blank_lines(view)
+    total = min(view.cut.num_lines - _blank_lines(view), _told_total(view))
     is_done = view.storage.size(rundir.DONE) is not None
     owner = "" if is_done else _living_owner(view)
     return Status(
@@ -100,6 +103,16 @@ def _living_owner(view: View) -> str:
     note = current_note(view.storage)
     alive = [m for m in note.members if not is_gone(m)] if note is not None else []
     return f"process {alive[0].pid} on {alive[0].host}" if alive else ""
+
+
+def _told_total(view: View) -> int:
+    """Rows in all as the workers last told: they have read further than tasks are committed."""
+    totals = [view.cut.num_lines]
+    for name in view.storage.list(rundir.EVENTS):
+        size = view.storage.size(name) or 0
+        tail = view.storage.read_range(name, max(0, size - TAIL_BYTES), size)
+        totals += [int(number) for number in re.findall(rb'"total":(\d+)', tail)[-1:]]
+    return min(totals)
 
 
 def _blank_lines(view: View) -> int:

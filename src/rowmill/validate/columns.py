@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from rowmill.errors import ConfigError, InvalidRow
+from rowmill.errors import ConfigError, InvalidRow, MissingColumn
 from rowmill.validate.lines import names, shown, value_of
 
 _MARKS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -74,6 +74,6 @@ def fill(template: ColumnTemplate, columns: Mapping[str, bytes]) -> list[str]:
     for name, literal in zip(template.columns, template.literals[1:], strict=True):
         if name not in columns:
             reason = f"column `{shown(name)}` is absent; {names(dict(columns))}"
-            raise InvalidRow(reason=reason)
+            raise MissingColumn(reason=reason)
         parts += (column_text(columns[name], name), literal)
     return parts

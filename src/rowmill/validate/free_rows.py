@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rowmill.config import Job
-from rowmill.errors import InvalidRow
+from rowmill.errors import InvalidRow, MissingColumn
 from rowmill.rows import Request, Row
 from rowmill.validate.asked import CHECKS
 from rowmill.validate.batch_lane import BatchLane
@@ -88,5 +88,5 @@ class FreeRows:
         if not filled:
             listed = ", ".join(f"`{name}`" for name in self._fields[1:])
             reason = f"`prompt` is missing, expected it or one of {listed}; {names(columns)}"
-            raise InvalidRow(reason=reason)
+            raise MissingColumn(reason=reason)
         return filled[0]
