@@ -21,6 +21,7 @@ import msgspec
 from rowmill import rundir
 from rowmill.config import OutputConfig
 from rowmill.errors import StorageError
+from rowmill.flow import die_with_parent
 from rowmill.journal import Commit
 from rowmill.publish import (
     INLINE_BYTES,
@@ -123,6 +124,7 @@ def _write_all(storage: Storage, prefix: str, part_bytes: int, parent: int) -> l
 def _main(root: str, prefix: str, part_bytes: str) -> int:
     """What the process does: the parts on stdout as JSON, or a status that is not 0."""
     parent = os.getppid()
+    die_with_parent()
     try:
         parts = _write_all(open_storage(root), prefix, int(part_bytes), parent)
     except (StorageError, Orphaned):

@@ -165,7 +165,7 @@ class OutputConfig(Part):
 
     path: str = ""
     """Folder, or `memory://NAME` inside one process."""
-    prefix: str = Field(default="rowmill_", min_length=1)
+    prefix: str = Field(default="rowmill_", pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")
     """What the names of result columns begin with."""
     part_bytes: int = Field(default=256 * 2**20, ge=2**16)
     """Size of a results file, about."""

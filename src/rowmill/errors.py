@@ -24,6 +24,7 @@
     |   +-- Disconnected
     +-- EngineDied         this worker is finished                  exit 3
     +-- StorageError       disk or bucket failed                    exit 3
+    |   +-- InputChanged   a file of the input is no longer what it was
 
 The class takes data and builds the sentence: what, where, got what, allowed what, do what.
 No payload text, prompts may be private. Every class survives pickling.
@@ -220,3 +221,11 @@ class StorageError(RowmillError):
 
     def sentence(self) -> str:
         return f"`{self.fields['path']}`: {self.fields['reason']}; run the same command again to resume"
+
+
+class InputChanged(StorageError):
+    """A file of the input is not what it was when the run began; what was read of it since does not count."""
+
+    def __init__(self, *, path: str, reason: str = "") -> None:
+        why = "changed while the run was going on; put the old file back"
+        super().__init__(path=path, reason=reason or why)

@@ -8,7 +8,10 @@ Knows nothing of: rows, engines, files.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
+import os
+import signal
 import sys
 import threading
 from collections import deque
@@ -18,6 +21,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 CALM_THRESHOLD = (50_000, 50, 100)
 CALM_SWITCH_S = 0.02
+PR_SET_PDEATHSIG = 1
 
 
 @contextlib.contextmanager
@@ -35,6 +39,15 @@ def calm_interpreter() -> Iterator[None]:
     finally:
         gc.set_threshold(*thresholds)
         sys.setswitchinterval(interval_s)
+
+
+def die_with_parent() -> None:
+    """Have the kernel end this process when the one that started it ends, however that dies; Linux only."""
+    parent = os.getppid()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 class Closed(Exception):

@@ -176,6 +176,12 @@ class TaskLog:
         with self._lock:
             self._segment.close()
 
+    def discard(self) -> None:
+        """Leave the task uncommitted, and nothing of what this epoch wrote."""
+        with self._lock:
+            for ref in self._segment.close():
+                self._storage.remove(ref.name)
+
     def commit(self, worker: str) -> bool:
         """Make the task count.
 

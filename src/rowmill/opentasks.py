@@ -88,6 +88,11 @@ class OpenTasks:
         for log in self._open_logs():
             log.checkpoint()
 
+    def discard(self) -> None:
+        """Leave open tasks for a later start, without what this one wrote of them."""
+        for log in self._open_logs():
+            log.discard()
+
     def close(self) -> None:
         """Leave open tasks for a later start, what they hold durable."""
         for log in self._open_logs():

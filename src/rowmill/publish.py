@@ -21,6 +21,7 @@ import xxhash
 
 from rowmill import rundir
 from rowmill.errors import StorageError
+from rowmill.flow import die_with_parent
 from rowmill.journal import Commit, Counts
 from rowmill.outcomes import key_of
 from rowmill.read import read_spans
@@ -311,6 +312,8 @@ def _write_apart(storage: LocalStorage, spec: PartSpec) -> PartDone:
 
 def _part_main() -> int:
     """What a publishing process does: a PartSpec on stdin, a PartDone on stdout, or path and reason."""
+    # A part written later, after a new start published anew, would stand in place of that one's.
+    die_with_parent()
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=PartSpec)
     try:
         reply = msgspec.json.encode(write_part(open_storage(spec.url), spec))

@@ -6,6 +6,7 @@ Memory: rows in flight, and those answered before an earlier one.
 
 from __future__ import annotations
 
+import json
 import tempfile
 import threading
 from collections import deque
@@ -138,12 +139,19 @@ class _Conversation:
 
 
 def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[bytes]]:
-    encode = msgspec.json.encode
     chunk: list[bytes] = []
     for row in rows:
-        chunk.append(encode(row))
+        chunk.append(_encoded(row))
         if len(chunk) >= CHUNK_ROWS:
             yield chunk
             chunk = []
     if chunk:
         yield chunk
+
+
+def _encoded(row: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(row)
+    except UnicodeEncodeError:
+        # Half a surrogate pair: as an escape it can be told of like any other bad row.
+        return json.dumps(row).encode()

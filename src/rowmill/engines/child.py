@@ -155,15 +155,26 @@ class _Leaving:
         self._thread.join()
 
     def _run(self) -> None:
+        try:
+            self._send_all()
+        except ChannelClosed:
+            return
+        # Nothing would leave any more while rows go on coming in: end here, and say why.
+        except Exception as error:
+            traceback.print_exc()
+            with contextlib.suppress(ChannelClosed):
+                self._channel.send(_fatal(error))
+            _end_group()
+
+    def _send_all(self) -> None:
         due = 0.0
-        with contextlib.suppress(ChannelClosed):
-            while (outcomes := self._gather()) is not None:
-                self._answered += len(outcomes)
-                self._channel.send_outcomes(pack(outcomes))
-                if time.monotonic() >= due:
-                    due = time.monotonic() + _GAUGE_S
-                    self._channel.send(self._gauge())
-            self._channel.send(self._gauge())
+        while (outcomes := self._gather()) is not None:
+            self._answered += len(outcomes)
+            self._channel.send_outcomes(pack(outcomes))
+            if time.monotonic() >= due:
+                due = time.monotonic() + _GAUGE_S
+                self._channel.send(self._gauge())
+        self._channel.send(self._gauge())
 
     def _gather(self) -> list[Outcome] | None:
         """All that waits, at least one list; None at the end."""

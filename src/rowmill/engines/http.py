@@ -8,6 +8,7 @@ Memory: the rows it holds. Threads: the loop, and one that waits for rows.
 from __future__ import annotations
 
 import asyncio
+import http.client
 import importlib.util
 import os
 import queue
@@ -17,7 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 from pydantic import Field, field_validator
@@ -30,6 +31,7 @@ from rowmill.engines.protocol import Feed
 from rowmill.engines.retry import Policy
 from rowmill.rows import Limits, Outcome
 
+_MOST_TOKENS = 2**31
 _SEATS = 64
 _OPEN_TRIES = 3
 _PROBE_S = 5.0
@@ -88,8 +90,12 @@ class HttpOptions(Options):
     @classmethod
     def _url_is_http(cls, url: str) -> str:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        is_plain = url.isascii() and url.isprintable() and " " not in url and ".." not in url
+        if parts.scheme not in ("http", "https") or not _is_host(parts) or not is_plain:
             msg = "is no URL of a server; give it as `http://HOST:PORT/v1`"
+            raise ValueError(msg)
+        if parts.query or parts.fragment:
+            msg = "holds a query or a fragment; give the server's root alone, as `http://HOST:PORT/v1`"
             raise ValueError(msg)
         if parts.username or parts.password:
             msg = 'holds a user or password; name it by `engine.api_key = "env:NAME"`'
@@ -123,9 +129,22 @@ class HttpOptions(Options):
         """Headers of every request."""
         headers = {"Content-Type": "application/json"}
         if self.api_key:
-            key = os.environ[self.api_key.removeprefix("env:")]
+            name = self.api_key.removeprefix("env:")
+            key = os.environ[name]
+            if not (key.isascii() and key.isprintable()):
+                reason = f"the key in environment variable `{name}` holds characters that no header takes; set it anew"
+                raise errors.ConfigError(reason=reason)
             headers["Authorization"] = f"Bearer {key}"
         return headers
+
+
+def _is_host(parts: SplitResult) -> bool:
+    try:
+        return (
+            bool(parts.hostname) and len(parts.hostname or "") < 254 and (parts.port or 1) > 0
+        )
+    except ValueError:
+        return False
 
 
 def check_options(engine: EngineConfig) -> list[str]:
@@ -229,7 +248,7 @@ class Http:
 def _limits(engine: EngineConfig, models: list[dict[str, Any]]) -> Limits:
     name = engine.model or _only_name(models)
     lengths = [m.get("max_model_len") for m in models if m.get("id") == name]
-    told = next((length for length in lengths if isinstance(length, int)), 0)
+    told = next((n for n in lengths if type(n) is int and 0 < n < _MOST_TOKENS), 0)
     return Limits(
         takes="wire",
         max_model_tokens=engine.max_model_len or told,
@@ -274,7 +293,14 @@ def _models(options: HttpOptions) -> list[dict[str, Any]]:
     try:
         with urllib.request.urlopen(request, timeout=_PROBE_S) as response:
             found = msgspec.json.decode(response.read())
-    except (urllib.error.HTTPError, msgspec.DecodeError):
+    except (urllib.error.HTTPError, msgspec.DecodeError, RecursionError):
         return []
+    except http.client.HTTPException as error:
+        reason = f"it speaks no HTTP: {type(error).__name__}"
+        raise ConnectionError(reason) from error
     listed = found.get("data") if isinstance(found, dict) else None
-    return [entry for entry in listed or [] if isinstance(entry, dict)]
+    return (
+        [entry for entry in listed if isinstance(entry, dict)]
+        if isinstance(listed, list)
+        else []
+    )

@@ -44,6 +44,9 @@ class OffChoice(errors.RowError):
     kind = "off_choice"
 
 
+_MOST_TOKENS = 2**32
+
+
 def read_answer(status: int, body: bytes) -> Answer:
     """The answer in a response.
 
@@ -87,10 +90,18 @@ def check_answer(answer: Answer, sampling: Sampling) -> None:
         raise OffChoice(
             reason="the answer is none of `choices`: the endpoint does not know `structured_outputs`"
         )
-    if sampling.regex and not all(re.fullmatch(sampling.regex, text) for text in texts):
+    if sampling.regex and not _matches(sampling.regex, texts):
         raise OffChoice(
             reason="the answer does not match `regex`: the endpoint does not know `structured_outputs`"
         )
+
+
+def _matches(regex: str, texts: list[str]) -> bool:
+    """Whether all texts match; an expression of another dialect than ours is the endpoint's to judge."""
+    try:
+        return all(re.fullmatch(regex, text) for text in texts)
+    except re.error:
+        return True
 
 
 def _decode(body: bytes) -> Any:
@@ -148,7 +159,9 @@ def _usage(usage: Any) -> tuple[int, int, int]:
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else 0
     counts = (usage.get("prompt_tokens"), cached, usage.get("completion_tokens"))
-    prompt, cached, output = (c if isinstance(c, int) else 0 for c in counts)
+    prompt, cached, output = (
+        c if isinstance(c, int) and 0 <= c < _MOST_TOKENS else 0 for c in counts
+    )
     return prompt, cached, output
 
 
@@ -198,5 +211,8 @@ def _logprobs(found: Any) -> list[dict[str, Any]] | None:
 
 def _number(value: Any) -> float | None:
     """A finite number; servers write minus infinity as null, or as -9999."""
-    is_number = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if is_number else None
+    try:
+        number = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

@@ -16,7 +16,7 @@ from rowmill import rundir
 from rowmill.ahead import Ahead, publishing_ahead
 from rowmill.config import Job
 from rowmill.engines import orphans
-from rowmill.errors import BadOutput, ConfigError, StorageError
+from rowmill.errors import BadOutput, ConfigError, InputChanged, StorageError
 from rowmill.events import Listener, Summary
 from rowmill.executors.opening import (
     Opened,
@@ -32,10 +32,13 @@ from rowmill.journal import Again, read_commits
 from rowmill.leases import claim_output
 from rowmill.pipeline import Stations, TaskRows
 from rowmill.publish import Done, publish
+from rowmill.read.source import changed
 from rowmill.record import read_run
 from rowmill.storage import LocalStorage, Storage, open_storage, probe
 
 MAX_SHOWN_ERRORS = 50
+OWN_HIDDEN = (".lock", ".tmp-", ".probe-")
+"""How hidden files that are ours begin; others in the folder are the user's."""
 
 
 def run(job: Job, *, listen: Listener | None = None, token: str = "") -> Summary:
@@ -161,14 +164,16 @@ def _publish_if_whole(
     commits = read_commits(storage)
     if len(commits) < opened.cut.num_tasks or not set(wanted) <= set(names):
         return None
-    output = opened.words.job.output
+    moved = changed(opened.record.files)
+    if moved:
+        raise InputChanged(path=next(iter(moved)))
     every = list(commits.values())
     return publish(
         storage,
         opened.cut,
         every,
-        prefix=output.prefix,
-        part_bytes=output.part_bytes,
+        prefix=opened.record.prefix,
+        part_bytes=opened.words.job.output.part_bytes,
         written=ahead.parts if ahead is not None else None,
     )
 
@@ -216,9 +221,9 @@ def _remove_traces(storage: LocalStorage, root_was_there: bool) -> None:
     root = storage.root
     for path in sorted(root.rglob("*"), reverse=True):
         name = path.relative_to(root).as_posix()
-        if rundir.is_ours(name) or path.name.startswith("."):
+        if path.is_file() and (rundir.is_ours(name) or path.name.startswith(OWN_HIDDEN)):
             path.unlink()
-        elif path.is_dir():
+        elif path.is_dir() and rundir.is_ours(f"{name}/"):
             with contextlib.suppress(OSError):
                 path.rmdir()
     if not root_was_there:

@@ -19,8 +19,10 @@ import msgspec
 
 from rowmill import engines, registry, rundir
 from rowmill.config import EngineConfig, Job
-from rowmill.errors import BadJob, BadOutput, BadSource, RunMismatch
+from rowmill.errors import BadJob, BadOutput, BadSource, InputChanged, RunMismatch
+from rowmill.events import Planned
 from rowmill.measure import Measure, has_template, open_measure
+from rowmill.pipeline import Stations
 from rowmill.read import Source, open_recorded, open_source, read_spans
 from rowmill.read.source import changed
 from rowmill.record import Cut, Places, Record, check_same, cut, read_run, write_run
@@ -220,6 +222,8 @@ def identity(words: Words) -> dict[str, Any]:
         flat["engine.model"] = model_identity(job.engine.model)
     if job.run.limit is not None:
         flat["run.limit"] = job.run.limit
+    # Which rows clash with result columns depends on it.
+    flat["output.prefix"] = job.output.prefix
     return {**flat, **tree, **words.measure.identity()}
 
 
@@ -271,3 +275,31 @@ def versions() -> dict[str, str]:
 def new_token() -> str:
     """A token for a run that nobody can guess."""
     return f"{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def check_input(opened: Opened, tasks: list[int]) -> None:
+    """See that the files of tasks about to be committed are what they were when the run was cut.
+
+    Raises:
+        InputChanged: what was read since may belong to other rows.
+    """
+    slices = opened.places.task_slices
+    names = {shard.name for task in tasks for shard, _, _ in slices(task)}
+    moved = changed([file for file in opened.record.files if file.name in names])
+    if moved:
+        raise InputChanged(path=next(iter(moved)))
+
+
+def planned_event(opened: Opened, stations: Stations, *, resumed: int) -> Planned:
+    """What is known before the engine starts, for people."""
+    return Planned(
+        engine=opened.words.limits.about or opened.words.job.engine.name,
+        files=len(opened.record.files),
+        lines_in=opened.cut.num_lines,
+        resumed=resumed,
+        checked=stations.num_read,
+        bad=stations.num_rejected,
+        prompt_tokens=stations.num_tokens,
+        levers=[(lever.name, lever.reason) for lever in stations.levers.values()],
+        reasons=opened.record.reasons,
+    )

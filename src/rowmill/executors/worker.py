@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -17,11 +18,11 @@ from pathlib import Path
 
 from rowmill import rundir
 from rowmill.engines.supervise import Supervisor
-from rowmill.errors import StorageError
+from rowmill.errors import InputChanged, StorageError
 from rowmill.eventlog import EventLog
-from rowmill.events import Listener, Note, Planned, Progress
+from rowmill.events import Listener, Note, Progress
 from rowmill.executors.claims import Claims
-from rowmill.executors.opening import Opened, start_run
+from rowmill.executors.opening import Opened, check_input, planned_event, start_run
 from rowmill.executors.stopping import Stop
 from rowmill.feed import Feed
 from rowmill.flow import Buffer, Keeper, drain, fill
@@ -119,7 +120,8 @@ class Worker:
                 self._close_engine()
                 if keeper is not None:
                     keeper.stop()
-                self._tasks.close()
+                is_other_input = isinstance(sys.exception(), InputChanged)
+                self._tasks.discard() if is_other_input else self._tasks.close()
                 self._log.close()
                 self.seconds = time.monotonic() - self._began - self.engine_start_s
 
@@ -170,18 +172,7 @@ class Worker:
         self._tell_plan()
 
     def _tell_plan(self) -> None:
-        opened, stations = self._opened, self._stations
-        event = Planned(
-            engine=opened.words.limits.about or self._job.engine.name,
-            files=len(opened.record.files),
-            lines_in=opened.cut.num_lines,
-            resumed=self._resumed.done,
-            checked=stations.num_read,
-            bad=stations.num_rejected,
-            prompt_tokens=stations.num_tokens,
-            levers=[(lever.name, lever.reason) for lever in stations.levers.values()],
-            reasons=opened.record.reasons,
-        )
+        event = planned_event(self._opened, self._stations, resumed=self._resumed.done)
         self._log.add(event)
         if self._listen is not None:
             self._listen(event)
@@ -239,7 +230,7 @@ class Worker:
     def _settle(self, keeper: Keeper) -> None:
         """Wait for what is in flight: to the end, or as long as a drain may take."""
         give_up_at = None
-        while self._feed.in_flight > 0 or self._tasks.again:
+        while self._feed.in_flight > 0 or (self._tasks.again and not self._stop):
             self._raise_errors(keeper)
             if self._stop and give_up_at is None:
                 give_up_at = time.monotonic() + self._drain_s()
@@ -346,7 +337,9 @@ class Worker:
 
     def _keep(self) -> None:
         """Commit whole tasks, checkpoint in time, tell how far the run is."""
-        for task in self._tasks.whole_tasks():
+        whole = self._tasks.whole_tasks()
+        check_input(self._opened, whole)
+        for task in whole:
             self._tasks.commit(task)
             self._leases.release(task)
         now = time.monotonic()

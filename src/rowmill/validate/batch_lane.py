@@ -58,6 +58,8 @@ class BatchLane:
             line = self._decode(row.line)
         except LEAVE:
             return None
+        if line.custom_id is UNSET and line.method is UNSET:
+            return None
         body = line.body
         sampling, text = self._samplings.get(self._settings(body)), body.prompt
         if sampling is None or not text:
@@ -136,9 +138,12 @@ def _decoder(
         gc=False,
     )
     outer: list[tuple[str, Any, Any]] = [("custom_id", str | UnsetType, UNSET)]
-    outer += [(name, types[name], UNSET) for name in ("method", "url")]
+    outer.append(("method", types["method"], UNSET))
     line = msgspec.defstruct(
-        "Line", [("body", body), *outer], forbid_unknown_fields=True, gc=False
+        "Line",
+        [("body", body), ("url", Literal[fixed["url"]]), *outer],
+        forbid_unknown_fields=True,
+        gc=False,
     )
     return msgspec.json.Decoder(line).decode
 

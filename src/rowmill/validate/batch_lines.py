@@ -109,7 +109,13 @@ def _extra(body: Columns, way: Way) -> bytes:
     values: dict[str, Any] = {
         name: value_of(raw, f"body.{name}") for name, raw in others.items()
     }
-    return msgspec.json.encode(values)
+    try:
+        return msgspec.json.encode(values)
+    except UnicodeEncodeError as error:
+        reason = (
+            "`body` holds half a surrogate pair (\\ud800 to \\udfff), expected whole characters"
+        )
+        raise InvalidRow(reason=reason) from error
 
 
 def _refuse_others(others: Columns) -> None:

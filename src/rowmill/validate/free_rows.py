@@ -62,7 +62,8 @@ class FreeRows:
             request = batch_request(
                 columns, asked, way=rules.way, samplings=rules.samplings, model=self._model
             )
-            self._batch_lane.learn(row, columns, request)
+            if rules.ids.names[0] == "custom_id":
+                self._batch_lane.learn(row, columns, request)
             return request
         field = self._only_field(columns)
         own = {name: raw for name, raw in columns.items() if name in CHECKS}

@@ -88,8 +88,10 @@ def _refuse_contradictions(job: Job, *, is_chat: bool, can_chat: bool) -> None:
         reason = '`raw = true` and `kind = "chat"` exclude each other; keep one'
     elif job.kind == "chat" and not can_chat:
         reason = '`kind = "chat"`: the model has no chat template; set `engine.chat_template`'
-    elif {'"', "\\"} & set(job.validate_.id_column):
-        reason = "`validate.id_column` holds a quote or a backslash, expected a plain name"
+    elif {'"', "\\"} & set(
+        job.validate_.id_column
+    ) or not job.validate_.id_column.isprintable():
+        reason = "`validate.id_column` holds a quote, a backslash or a control character, expected a plain name"
     elif job.messages in ("prompt", "prompt_token_ids"):
         reason = (
             f"`messages` is `{job.messages}`, expected another column: that one holds prompts"

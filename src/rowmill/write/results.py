@@ -18,8 +18,6 @@ from rowmill.rows import RESULT_PREFIX, Outcome
 
 ROW_COLUMN = "row"
 """`FILE:LINE` of the source line."""
-MIN_PLAIN = 8
-"""Source lines shorter than this may be an object without columns."""
 UNREADABLE = b'"unreadable"'
 """Kind of failure of a line that is no JSON object: the few lines that hold these bytes are looked at closely."""
 
@@ -47,7 +45,7 @@ class ResultLines:
         rename = self._rename
         for number, source, start, outcome in rows:
             own = rename(outcome) if rename else outcome[start:]
-            if len(source) < MIN_PLAIN or UNREADABLE in outcome:
+            if source[1:2] != b'"' or UNREADABLE in outcome:
                 yield _odd_line(source, b'%b:%d",%b\n' % (row, number, own), outcome)
             else:
                 # White space before the brace that is cut off does no harm in JSON.
