@@ -140,6 +140,8 @@ def test_summary_tells_counts_errors_results_and_what_to_do() -> None:
         prompt_tokens=900,
         cached_tokens=300,
         output_tokens=100,
+        asked=14,
+        new_tokens=1000,
         truncated=1,
         seconds=10.0,
         engine_start_s=2.5,
@@ -165,6 +167,18 @@ def test_summary_tells_counts_errors_results_and_what_to_do() -> None:
     ]
 
 
+def test_a_start_that_had_nothing_to_ask_says_so() -> None:
+    before = Summary(
+        total=5, ok=4, failed=1, not_done=0, prompt_tokens=9, seconds=1.0, output="o"
+    )
+
+    lines = summary_lines(before)
+
+    assert lines[0].startswith("done before, nothing to ask: 5 rows")
+    assert "tokens/s" not in "".join(lines)
+    assert "  again: rowmill retry o asks the failed rows once more" in lines
+
+
 def test_summary_of_no_rows_is_one_line() -> None:
     assert summary_lines(Summary(total=0, ok=0, failed=0, not_done=0)) == [
         "done: 0 rows: 0 ok, 0 failed"
@@ -173,7 +187,7 @@ def test_summary_of_no_rows_is_one_line() -> None:
 
 def test_summary_shows_the_five_most_frequent_errors() -> None:
     errors = [(f"kind{i}", "x" * 1000, 10 - i) for i in range(7)]
-    summary = Summary(total=49, ok=0, failed=49, not_done=0, errors=errors)
+    summary = Summary(total=49, ok=0, failed=49, not_done=0, asked=49, errors=errors)
 
     lines = summary_lines(summary)
 

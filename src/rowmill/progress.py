@@ -87,7 +87,7 @@ def summary_lines(summary: Summary) -> list[str]:
         lines.append(f"  results: {s.output.rstrip('/')}/{s.results[0]}{more}")
     if s.not_done:
         lines.append(f"  resume: run the same command again; {s.not_done:,} rows are left")
-    if s.failed and not s.not_done:
+    if s.failed and s.output and not s.not_done:
         lines.append(f"  again: rowmill retry {s.output} asks the failed rows once more")
     if s.output:
         lines.append(f"  look: rowmill status {s.output}")

@@ -88,7 +88,7 @@ def test_retry_of_one_kind_leaves_the_others(tmp_path: Path, serve: Serve) -> No
     retried = rowmill("retry", [str(out), "--kind", "refused"])
 
     assert retried.code == SOME_FAILED, retried.stderr
-    assert [r["rowmill_error_kind"] for r in results(out)] == [None, "invalid", None]
+    assert [r["rowmill_error_kind"] for r in results(out)] == [None, "missing_column", None]
     assert healthy.hits == 1
 
 

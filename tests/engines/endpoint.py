@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +33,15 @@ class FakeEndpoint:
         return found
 
     def hits(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._log.read_text().splitlines()]
+        wanted = int(self.stats()["hits"])
+        # A line is written after its answer was sent.
+        give_up_at = time.monotonic() + 10
+        while len(lines := self._log.read_text().splitlines()) < wanted:
+            assert time.monotonic() < give_up_at, (
+                f"{len(lines)} of {wanted} requests are logged"
+            )
+            time.sleep(0.01)
+        return [json.loads(line) for line in lines]
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def test_case_15_each_bad_line_is_one_unreadable_row() -> None:
 
     bad = "unreadable"
     assert kinds == [
-        *("ok", bad, bad, bad, bad, "invalid", bad, bad, bad, bad),
+        *("ok", bad, bad, bad, bad, "missing_column", bad, bad, bad, bad),
         *("ok", "ok", "ok", bad),
     ]
     assert "`prompt` is missing" in str(fates("15")[5])
