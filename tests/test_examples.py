@@ -88,9 +88,9 @@ def test_sentiment_job_runs_on_the_echo_engine_and_is_scored(
     job = "examples/sentiment/job.toml"
     echo = ("--engine", "echo", "--set", "engine.tokenizer=bytes")
     run_at(checkout, python, "-m", "rowmill", "run", job, *echo)
-    done = run_at(checkout, python, "examples/sentiment/accuracy.py", "out")
+    done = run_at(checkout, python, "examples/sentiment/accuracy.py", "out/sentiment")
 
-    answers = {row["rowmill_text"] for row in results(checkout / "out")}
+    answers = {row["rowmill_text"] for row in results(checkout / "out/sentiment")}
     assert answers == {" positive", " negative"}
     assert [line.split()[0] for line in done.stdout.splitlines()] == [
         "English",

@@ -125,7 +125,10 @@ def test_unknown_engine_is_one_mistake_among_the_others() -> None:
         ("sampling.stop = ['a', 1]", "item 2 of `sampling.stop` is `1`; expected a string"),
         ("sampling.seed = 2024-01-01", "`sampling.seed` is a date or time"),
         ("run.checkpoint_s = inf", "`run.checkpoint_s` is `inf`; expected a finite number"),
-        ("output.prefix = ''", "is an empty string; expected a string that is not empty"),
+        (
+            "output.prefix = ''",
+            "is an empty string; expected a string that matches `^[A-Za-z_]",
+        ),
         ("kind = 'chatt'", "`kind` is `chatt`; expected one of `auto`, `generate`, `chat`"),
         ("source = 5", "`source` holds `5`; expected a string or a list of strings"),
         ("source = ['-']", "`-` (standard input) is not read in this version"),

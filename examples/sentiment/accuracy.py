@@ -1,6 +1,6 @@
 """Results -> accuracy a language, beside the baseline that always says the more frequent label.
 
-Run: `python examples/sentiment/accuracy.py out`
+Run: `python examples/sentiment/accuracy.py out/sentiment`
 """
 
 from __future__ import annotations

@@ -366,6 +366,8 @@ def _expected(field: FieldInfo) -> str:
                 bounds.append(f"{word} {getattr(rule, name):,}")
         if getattr(rule, "min_length", 0):
             bounds.append("that is not empty")
+        if getattr(rule, "pattern", None):
+            bounds.append(f"that matches `{rule.pattern}`")
     word = _word(_kind(field))
     return f"{word} {' and '.join(bounds)}" if bounds else word
 
