@@ -115,7 +115,7 @@ class _Conversation:
         for body, outcome in ready:
             line = pack([outcome]).lines.rstrip(b"\n")
             row = (outcome.key + 1, body, len(key_start(outcome.key)), line)
-            yield from map(msgspec.json.decode, self._results.lines("row", [row]))
+            yield from map(_decoded, self._results.lines("row", [row]))
 
     def _receive(self) -> None:
         try:
@@ -155,3 +155,10 @@ def _encoded(row: Mapping[str, Any]) -> bytes:
     except UnicodeEncodeError:
         # Half a surrogate pair: as an escape it can be told of like any other bad row.
         return json.dumps(row).encode()
+
+
+def _decoded(line: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return dict(json.loads(line))
