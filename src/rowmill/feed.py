@@ -15,7 +15,7 @@ from collections.abc import Callable
 from rowmill.rows import Limits
 
 AHEAD_S = 2.0
-MAX_AHEAD_ROWS = 32_768
+MAX_AHEAD_ROWS = 16_384
 POOL_SHARE = 1.1
 RATE_WEIGHT = 0.3
 

@@ -37,6 +37,8 @@ def write_batch_lines(file: Path, rows: int, *, padding: int = 60) -> Path:
 def peak_and_growth(source: Path, out: Path, rows: int) -> tuple[int, int]:
     """Most bytes held over a run, and how much of it came after the run's first third."""
     sets = {"engine.tokenizer": "bytes", "engine.model": "tiny", "sampling.max_tokens": 16}
+    # About 20,000 rows a second: in the first third the processes have started and the buffers are full.
+    sets |= {"engine.seats": 2000, "engine.delay_s": 0.1}
     process = start(job(source, out, sets=sets), out.with_suffix(".words"))
     watch = MemoryWatch(process.pid)
     try:

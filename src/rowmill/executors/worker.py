@@ -34,9 +34,9 @@ from rowmill.pipeline import Stations, Valid, Window
 from rowmill.rows import Prompts
 from rowmill.storage import Storage
 
-LOOKAHEAD_BYTES = 64 * 2**20
+LOOKAHEAD_BYTES = 32 * 2**20
 """Rows that are checked before the engine is started, at most; as much again may follow while it starts."""
-AHEAD_BYTES = 64 * 2**20
+AHEAD_BYTES = 32 * 2**20
 """Planned rows that may wait once it runs."""
 MAX_VALID = 2
 """Windows that may wait to be measured: reading goes on while others are tokenised."""
