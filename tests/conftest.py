@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
-ENGINES = ("xllamacpp", "gguf", "aiohttp", "tokenizers", "torch", "vllm", "ray")
+ENGINES = ("xllamacpp", "aiohttp", "tokenizers", "torch", "vllm", "ray")
 
 # No deadline: a slow, shared machine is no bug of ours. The function-scoped check would forbid
 # `tmp_path`, which is fine where each example makes a folder of its own.
@@ -21,7 +21,8 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-settings.register_profile("ci", settings.get_profile("dev"), max_examples=200, print_blob=True)
+# The same draws each time: what CI says depends on the change alone; other draws are looked for while developing.
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
