@@ -75,11 +75,6 @@ class Buffer(Generic[T]):
         """Whether the filling side has to wait."""
         return self._weight >= self._max_weight
 
-    @property
-    def is_ended(self) -> bool:
-        """Whether nothing more will be put."""
-        return self._is_ended
-
     def bound(self, max_weight: float) -> None:
         """Change how much may wait."""
         with self._changed:

@@ -15,7 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from rowmill.config import Job
-from rowmill.executors.opening import Opened, check_places, new_run, new_token, understand
+from rowmill.executors.opening import (
+    Opened,
+    check_places,
+    new_run,
+    new_token,
+    stations_of,
+    understand,
+)
 from rowmill.journal import error_shape
 from rowmill.pipeline import Stations, TaskRows, Window
 from rowmill.plan import Lever
@@ -96,12 +103,7 @@ def check(job: Job, *, sample: int | None = None) -> Report:
     if sample is not None:
         job = job.model_copy(update={"run": job.run.model_copy(update={"limit": sample})})
     opened = _open_input(job)
-    stations = Stations(
-        opened.words.job,
-        recipe=opened.words.recipe,
-        measure=opened.words.measure,
-        places=opened.places,
-    )
+    stations = stations_of(opened)
     tally = _Tally(opened)
     for window in stations.windows(_all_tasks(opened)):
         tally.add(window)

@@ -20,7 +20,6 @@ ORDINAL_MASK = (1 << ORDINAL_BITS) - 1
 
 Ids = npt.NDArray[np.uint32]
 Status = Literal["ok", "error"]
-FinishReason = Literal["", "stop", "length", "abort", "tool_calls", "content_filter"]
 
 
 def pack_key(shard: int, ordinal: int) -> int:
@@ -49,15 +48,6 @@ class Shard(msgspec.Struct, frozen=True):
     """1-based line number of the slice's first line in its file."""
     num_lines: int
     """Lines in the slice, blank ones counted: a row's ordinal is its line's offset here."""
-
-
-class Task(msgspec.Struct, frozen=True):
-    """A range of the plan's order: the unit of claim, commit and retry. Cut once, at the run's start."""
-
-    index: int
-    start: int
-    """First position: lines of all shards counted end to end."""
-    stop: int
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):

@@ -23,6 +23,7 @@ from rowmill.executors.opening import (
     check_places,
     new_token,
     open_run,
+    stations_of,
 )
 from rowmill.executors.retrying import plan_retry
 from rowmill.executors.stopping import Stop
@@ -30,7 +31,7 @@ from rowmill.executors.worker import Worker
 from rowmill.flow import calm_interpreter
 from rowmill.journal import Again, read_commits
 from rowmill.leases import claim_output
-from rowmill.pipeline import Stations, TaskRows
+from rowmill.pipeline import TaskRows
 from rowmill.publish import Done, publish
 from rowmill.read.source import changed
 from rowmill.record import read_run
@@ -148,12 +149,6 @@ def refuse_bad_rows(opened: Opened) -> None:
     if stations.num_rejected:
         reason = f"{stations.num_rejected} bad rows, `validate.strict` refuses them; the first is {first}"
         raise ConfigError(reason=reason)
-
-
-def stations_of(opened: Opened) -> Stations:
-    """The stations of an opened run, fresh: they remember the ids they saw."""
-    words = opened.words
-    return Stations(words.job, recipe=words.recipe, measure=words.measure, places=opened.places)
 
 
 def _publish_if_whole(

@@ -277,6 +277,12 @@ def new_token() -> str:
     return f"{os.getpid()}-{secrets.token_hex(8)}"
 
 
+def stations_of(opened: Opened) -> Stations:
+    """The stations of an opened run, fresh: they remember the ids they saw."""
+    words = opened.words
+    return Stations(words.job, recipe=words.recipe, measure=words.measure, places=opened.places)
+
+
 def check_input(opened: Opened, tasks: list[int]) -> None:
     """See that the files of tasks about to be committed are what they were when the run was cut.
 

@@ -22,7 +22,7 @@ from rowmill.errors import InputChanged, StorageError
 from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Note, Progress
 from rowmill.executors.claims import Claims
-from rowmill.executors.opening import Opened, check_input, planned_event, start_run
+from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
 from rowmill.executors.stopping import Stop
 from rowmill.feed import Feed
 from rowmill.flow import Buffer, Keeper, drain, fill
@@ -30,7 +30,7 @@ from rowmill.journal import Again, Counts
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
 from rowmill.outcomes import pack
-from rowmill.pipeline import Stations, Valid, Window
+from rowmill.pipeline import Valid, Window
 from rowmill.rows import Prompts
 from rowmill.storage import Storage
 
@@ -64,12 +64,7 @@ class Worker:
         self._job, self._stop, self._listen = job, stop, listen
         self._tasks = OpenTasks(opened.places, name)
         self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
-        self._stations = Stations(
-            job,
-            recipe=opened.words.recipe,
-            measure=opened.words.measure,
-            places=opened.places,
-        )
+        self._stations = stations_of(opened)
         self._feed = Feed(opened.words.limits, prove_rows=job.run.max_failed_after)
         self._valid: Buffer[Valid] = Buffer(MAX_VALID)
         self._buffer: Buffer[Window] = Buffer(2 * LOOKAHEAD_BYTES)
