@@ -34,10 +34,10 @@ from rowmill.pipeline import Valid, Window
 from rowmill.rows import Prompts
 from rowmill.storage import Storage
 
-LOOKAHEAD_BYTES = 32 * 2**20
-"""Rows that are checked before the engine is started, at most; as much again may follow while it starts."""
+LOOKAHEAD_BYTES = 96 * 2**20
+"""Rows that are checked before the engine is started, at most: 200,000 of up to 100 tokens fit in."""
 AHEAD_BYTES = 32 * 2**20
-"""Planned rows that may wait once it runs."""
+"""Planned rows that may wait once it runs; so many more are read while it starts."""
 MAX_VALID = 2
 """Windows that may wait to be measured: reading goes on while others are tokenised."""
 TICK_S = 0.2
@@ -67,7 +67,7 @@ class Worker:
         self._stations = stations_of(opened)
         self._feed = Feed(opened.words.limits, prove_rows=job.run.max_failed_after)
         self._valid: Buffer[Valid] = Buffer(MAX_VALID)
-        self._buffer: Buffer[Window] = Buffer(2 * LOOKAHEAD_BYTES)
+        self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES + AHEAD_BYTES)
         self._supervisor: Supervisor | None = None
         self._engine_log = Path()
         self._receiver: threading.Thread | None = None
