@@ -109,6 +109,21 @@ class SamplingConfig(Part):
         return self
 
 
+class ReadConfig(Part):
+    """`[read]`: how the files of the input are understood."""
+
+    format: Literal["auto", "jsonl", "json", "csv", "tsv", "parquet", "arrow"] = "auto"
+    """What the files hold. `auto`: told by their first bytes and their suffix, each file by itself."""
+    delimiter: str = Field(default="", max_length=1)
+    """CSV: what parts fields. Empty: a tab in `.tsv` files, a comma in others."""
+    quote: str = Field(default='"', max_length=1)
+    """CSV: what fields are quoted with; empty: quotes mean nothing."""
+    header: bool = True
+    """CSV: the first record names the columns; else they are `column1`, `column2`, ..."""
+    partitions: Literal["hive", "off"] = "hive"
+    """Folders such as `region=007` are columns of the files in them (text, never numbers), or mean nothing."""
+
+
 class ValidateConfig(Part):
     """`[validate]`: what is done with rows that are not as they should be."""
 
@@ -169,6 +184,12 @@ class OutputConfig(Part):
     """What the names of result columns begin with."""
     part_bytes: int = Field(default=256 * 2**20, ge=2**16)
     """Size of a results file, about."""
+    format: Literal["auto", "jsonl", "parquet", "arrow", "csv"] = "auto"
+    """What results are written as. `auto`: Parquet where all input is Parquet or Arrow, else JSON Lines."""
+    compression: Literal["auto", "none", "gzip", "zstd"] = "auto"
+    """Of results files. `auto`: zstd inside Parquet, none elsewhere."""
+    order: Literal["input", "completion"] = "input"
+    """Rows of results as they stand in the input, or as they were answered."""
 
 
 class Job(Part):
@@ -179,7 +200,9 @@ class Job(Part):
     )
 
     source: tuple[str, ...] = ()
-    """Path, glob or folder of JSON Lines, or a list of them."""
+    """Path, glob or folder, or a list of them; `-` is standard input."""
+    read: ReadConfig = ReadConfig()
+    """How files are understood."""
     output: OutputConfig = OutputConfig()
     """Where results go."""
     kind: Kind = "auto"

@@ -24,7 +24,7 @@ from rowmill.errors import (
 from rowmill.ids import SeenIds
 from rowmill.measure import Measure
 from rowmill.plan import Lever, Plan, plan
-from rowmill.read.jsonl import BadLine, line_of, read_lines
+from rowmill.read import BadLine, line_of, read_lines
 from rowmill.record import Places
 from rowmill.rows import Outcome, Request, Row, Shard, unpack_key
 from rowmill.validate import Recipe, validate

@@ -9,7 +9,7 @@ a Struct a row for the rest (FACTS: 0.17 us a Struct, 0.33 us a row of packed id
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -32,22 +32,49 @@ def unpack_key(key: int) -> tuple[int, int]:
     return key >> ORDINAL_BITS, key & ORDINAL_MASK
 
 
-class Shard(msgspec.Struct, frozen=True):
+Format = Literal["jsonl", "csv", "parquet", "arrow"]
+"""How a shard is read; what else people have (gzip, arrays, standard input) is spooled into one of these."""
+Partitions = tuple[tuple[str, str | None], ...]
+"""(column, value) of the folders a file lies in, `region=007`; None is Hive's name for null."""
+
+
+class CsvLayout(msgspec.Struct, frozen=True):
+    """What must be known of a CSV file to read a slice of it."""
+
+    columns: tuple[str, ...]
+    delimiter: str
+    quote: str
+    """Empty: quotes mean nothing."""
+
+
+class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
     """A slice of one input file that can be read alone."""
 
     index: int
     path: str
-    """Where to open it: as the user gave it, resolved."""
+    """Where to open it: as the user gave it, resolved; of a spooled file, its spool."""
     name: str
     """How messages and results name the file: relative to the source, `/` between parts."""
     start: int
-    """First byte of the slice."""
+    """First byte of the slice, in the text as it is once unpacked; in tables, the first row."""
     stop: int
-    """One past its last byte; the slice ends behind a newline, or at the end of the file."""
+    """One past its last byte or row; a slice of lines ends behind a newline, or at the end of the file."""
     first_line: int
-    """1-based line number of the slice's first line in its file."""
+    """1-based number of the slice's first line in its file; in CSV, of its first record; in tables, of its first row."""
     num_lines: int
-    """Lines in the slice, blank ones counted: a row's ordinal is its line's offset here."""
+    """Lines (records, rows) in the slice, blank ones counted: a row's ordinal is its line's offset here."""
+    format: Format = "jsonl"
+    frame: tuple[int, int] | None = None
+    """Of a spooled slice: first byte of its zstd frame in the spool and one past the last; the frame is the slice."""
+    num_bytes: int = 0
+    """Bytes of a table's slice, about; lines have `stop - start`."""
+    csv: CsvLayout | None = None
+    partitions: Partitions = ()
+
+    @property
+    def weight(self) -> int:
+        """Bytes of input that the slice stands for, about."""
+        return self.num_bytes or self.stop - self.start
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -55,6 +82,33 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     key: int
     line: bytes
+
+
+class RowColumns(Protocol):
+    """Neighbouring rows of a table as columns; see read/table.py."""
+
+    mean_bytes: int
+
+    def line(self, at: int) -> bytes:
+        """Row `at` as one JSON object."""
+        ...
+
+
+class TableRow:
+    """One row of a table. It looks as a `Row` does; its line is made when somebody asks for it."""
+
+    __slots__ = ("at", "columns", "key")
+
+    def __init__(self, key: int, columns: RowColumns, at: int) -> None:
+        self.key, self.columns, self.at = key, columns, at
+
+    @property
+    def line(self) -> bytes:
+        """The row as one JSON object; types as docs/rules.md says."""
+        return self.columns.line(self.at)
+
+
+AnyRow = Row | TableRow
 
 
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):

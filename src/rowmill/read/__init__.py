@@ -6,7 +6,8 @@ Knows nothing of: what a row says (validate), which rows a worker takes (tasks).
 Memory: one chunk a reader; a record a file and a shard.
 """
 
-from rowmill.read.jsonl import BadLine, line_of, read_lines, read_spans
+from rowmill.read.badline import BadLine
+from rowmill.read.jsonl import line_of, read_lines, read_spans
 from rowmill.read.source import Source, SourceFile, changed, open_recorded, open_source
 
 __all__ = [

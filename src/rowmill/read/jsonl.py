@@ -15,9 +15,8 @@ from io import FileIO
 from itertools import chain
 from typing import NamedTuple
 
-import msgspec
-
 from rowmill.errors import StorageError
+from rowmill.read.badline import BadLine
 from rowmill.rows import Row, Shard, pack_key
 
 CHUNK_BYTES = 1 << 20
@@ -25,13 +24,6 @@ CHUNK_ROWS = 2000
 MAX_LINE_BYTES = 64 << 20
 
 _JSON_SPACE = b" \t\r\n"
-
-
-class BadLine(msgspec.Struct, frozen=True, gc=False):
-    """A line that cannot be a row whatever it says; `reason` ends a sentence about it."""
-
-    key: int
-    reason: str
 
 
 class _Lines(NamedTuple):
