@@ -24,9 +24,9 @@ from rowmill.errors import (
 from rowmill.ids import SeenIds
 from rowmill.measure import Measure
 from rowmill.plan import Lever, Plan, plan
-from rowmill.read import BadLine, line_of, read_lines
+from rowmill.read import BadLine, line_of, read_rows
 from rowmill.record import Places
-from rowmill.rows import Outcome, Request, Row, Shard, unpack_key
+from rowmill.rows import AnyRow, Outcome, Request, Row, Shard, TableRow, unpack_key
 from rowmill.validate import Recipe, validate
 
 MAX_NAMED_DUPLICATES = 5
@@ -87,7 +87,7 @@ class Stations:
 
     def validated(self, tasks: Iterable[TaskRows | None]) -> Iterator[Valid]:
         """The first half of `windows`: rows read and validated, not measured."""
-        rows: list[Row | BadLine] = []
+        rows: list[AnyRow | BadLine] = []
         ends: list[tuple[int, int]] = []
         num_bytes = 0
         for task in tasks:
@@ -96,7 +96,7 @@ class Stations:
                 rows, ends, num_bytes = [], [], 0
                 continue
             count = 0
-            for chunk in _rows_of(task):
+            for chunk in self._rows_of(task):
                 count += len(chunk)
                 fresh = self._not_done(chunk, task.done)
                 rows += fresh
@@ -172,11 +172,15 @@ class Stations:
             )
             raise ConfigError(reason=reason)
 
-    def _is_window(self, rows: list[Row | BadLine], num_bytes: int) -> bool:
+    def _rows_of(self, task: TaskRows) -> Iterator[list[AnyRow | BadLine]]:
+        for shard, first, stop in task.slices:
+            yield from read_rows(shard, first=first, stop=stop, wanted=self.recipe.wanted)
+
+    def _is_window(self, rows: list[AnyRow | BadLine], num_bytes: int) -> bool:
         config = self.job.plan
         return len(rows) >= config.window_rows or num_bytes >= config.window_bytes
 
-    def _valid(self, rows: list[Row | BadLine], ends: list[tuple[int, int]]) -> Valid:
+    def _valid(self, rows: list[AnyRow | BadLine], ends: list[tuple[int, int]]) -> Valid:
         rejects: list[Outcome] = []
 
         def reject(key: int, error: RowError) -> None:
@@ -186,11 +190,13 @@ class Stations:
         self._num_validated += len(rows)
         return Valid(requests, rejects, ends, num_rows=len(rows))
 
-    def _not_done(self, chunk: list[Row | BadLine], done: set[int]) -> list[Row | BadLine]:
+    def _not_done(
+        self, chunk: list[AnyRow | BadLine], done: set[int]
+    ) -> list[AnyRow | BadLine]:
         if not done:
             return chunk
         if self.job.validate_.duplicate_ids == "error":
-            old = [row for row in chunk if row.key in done and isinstance(row, Row)]
+            old = [row for row in chunk if row.key in done and not isinstance(row, BadLine)]
             self._seen.add([self.recipe.id_of(row) for row in old], [row.key for row in old])
         return [row for row in chunk if row.key not in done]
 
@@ -219,7 +225,7 @@ class Stations:
 
 
 def each(
-    rows: Sequence[Row | BadLine], recipe: Recipe, reject: Callable[[int, RowError], None]
+    rows: Sequence[AnyRow | BadLine], recipe: Recipe, reject: Callable[[int, RowError], None]
 ) -> list[Request]:
     """Validate each row; the one place where a RowError of one row becomes an outcome."""
     try:
@@ -244,10 +250,11 @@ def rejected(key: int, error: RowError) -> Outcome:
     return Outcome(key, "error", error_kind=error.kind, error=error.sentence())
 
 
-def _size(rows: list[Row | BadLine]) -> int:
-    return sum([len(row.line) for row in rows if type(row) is Row])
+def _size(rows: list[AnyRow | BadLine]) -> int:
+    return sum(map(_row_size, rows))
 
 
-def _rows_of(task: TaskRows) -> Iterator[list[Row | BadLine]]:
-    for shard, first, stop in task.slices:
-        yield from read_lines(shard, first=first, stop=stop)
+def _row_size(row: AnyRow | BadLine) -> int:
+    if type(row) is Row:
+        return len(row.line)
+    return row.columns.mean_bytes if isinstance(row, TableRow) else 0

@@ -7,7 +7,6 @@ Knows nothing of: outcomes, engines.
 from __future__ import annotations
 
 import bisect
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,17 +51,64 @@ class Tasks(msgspec.Struct, frozen=True):
     """Lines that belong to the run: all, or fewer under a limit."""
 
 
+class Addition(msgspec.Struct, frozen=True):
+    """`plan/append-N.json`: files that joined the run after its first start; create-only, in order."""
+
+    files: list[SourceFile]
+    shards: list[Shard]
+
+    @property
+    def num_lines(self) -> int:
+        """Lines of its shards."""
+        return sum(shard.num_lines for shard in self.shards)
+
+
 class Cut(msgspec.Struct, frozen=True):
-    """How the input was cut: shards end to end make positions, tasks are ranges of positions."""
+    """How the input was cut: shards end to end make positions, tasks are ranges of positions.
+
+    Each addition begins a task of its own, so tasks of before stay what they were; positions between the end of
+    the last task and that beginning belong to no line.
+    """
 
     shards: list[Shard]
     task_rows: int
     num_lines: int
+    """Lines that belong to the run."""
+    additions: tuple[tuple[int, int], ...] = ()
+    """(first shard, first position) of each addition."""
 
     @property
     def num_tasks(self) -> int:
         """How many tasks there are."""
-        return -(-self.num_lines // self.task_rows)
+        return -(-self.end // self.task_rows)
+
+    @property
+    def end(self) -> int:
+        """One past the last position."""
+        if not self.additions:
+            return self.num_lines
+        first, position = self.additions[-1]
+        return position + sum(shard.num_lines for shard in self.shards[first:])
+
+    def with_addition(self, addition: Addition) -> Cut:
+        """The same, with further shards behind."""
+        position = self.num_tasks * self.task_rows
+        return Cut(
+            shards=[*self.shards, *addition.shards],
+            task_rows=self.task_rows,
+            num_lines=self.num_lines + addition.num_lines,
+            additions=(*self.additions, (len(self.shards), position)),
+        )
+
+    def firsts(self) -> list[int]:
+        """Position of each shard's first line, and one past the last."""
+        starts = dict(self.additions)
+        firsts, at = [], 0
+        for index, shard in enumerate(self.shards):
+            at = starts.get(index, at)
+            firsts.append(at)
+            at += shard.num_lines
+        return [*firsts, at]
 
 
 class Places:
@@ -70,7 +116,7 @@ class Places:
 
     def __init__(self, cut: Cut) -> None:
         self.cut = cut
-        self._firsts = [0, *itertools.accumulate(shard.num_lines for shard in cut.shards)]
+        self._firsts = cut.firsts()
         self._first_array = np.array(self._firsts, np.int64)
 
     def task_of(self, key: int) -> int:
@@ -102,7 +148,11 @@ class Places:
     def task_slices(self, task: int) -> Iterator[tuple[Shard, int, int]]:
         """The slices of one task."""
         start = task * self.cut.task_rows
-        return self.slices(start, min(start + self.cut.task_rows, self.cut.num_lines))
+        return self.slices(start, min(start + self.cut.task_rows, self.cut.end))
+
+    def all_slices(self) -> Iterator[tuple[Shard, int, int]]:
+        """The slices of the whole run."""
+        return self.slices(0, self.cut.end)
 
 
 def cut(shards: list[Shard], *, num_lines: int, task_rows: int | None) -> Cut:
@@ -126,7 +176,24 @@ def read_run(storage: Storage) -> tuple[Record, Cut] | None:
     record = msgspec.json.decode(storage.read(rundir.RUN), type=Record)
     tasks = msgspec.json.decode(storage.read(rundir.TASKS), type=Tasks)
     shards = msgspec.json.Decoder(Shard).decode_lines(storage.read(rundir.SHARDS))
-    return record, Cut(shards=shards, task_rows=tasks.task_rows, num_lines=tasks.num_lines)
+    cut_ = Cut(shards=shards, task_rows=tasks.task_rows, num_lines=tasks.num_lines)
+    for name in sorted(storage.list(rundir.APPENDS)):
+        addition = msgspec.json.decode(storage.read(name), type=Addition)
+        cut_ = cut_.with_addition(addition)
+        record = msgspec.structs.replace(record, files=[*record.files, *addition.files])
+    return record, cut_
+
+
+def write_addition(storage: Storage, cut_: Cut, addition: Addition) -> None:
+    """Let files join the run; `cut_` is that of before.
+
+    Raises:
+        RunMismatch: others joined at the same moment.
+    """
+    name = rundir.append(len(cut_.additions) + 1)
+    if not storage.create(name, msgspec.json.encode(addition)):
+        reason = "other files joined this run just now; run the same command again"
+        raise RunMismatch(reason=reason, keys=["source"])
 
 
 def check_same(old: dict[str, Any], new: dict[str, Any], output: str) -> None:

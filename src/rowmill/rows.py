@@ -8,7 +8,7 @@ a Struct a row for the rest (FACTS: 0.17 us a Struct, 0.33 us a row of packed id
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -88,6 +88,13 @@ class RowColumns(Protocol):
     """Neighbouring rows of a table as columns; see read/table.py."""
 
     mean_bytes: int
+    """Bytes of a row, about."""
+    names: Sequence[str]
+    num_rows: int
+
+    def values(self, name: str) -> list[Any]:
+        """One column as Python values: strings, ints, None for null; what else it may hold is opaque."""
+        ...
 
     def line(self, at: int) -> bytes:
         """Row `at` as one JSON object."""
@@ -109,6 +116,29 @@ class TableRow:
 
 
 AnyRow = Row | TableRow
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """The columns a job uses: a predicate for readers that can leave others unread."""
+
+    needed: tuple[frozenset[str], ...]
+    """Of each set, a row must have one at least."""
+    used: frozenset[str]
+    """Columns that mean something where they are."""
+    prefix: str
+    """Names that begin so clash with result columns: they are read to be told."""
+
+    def __call__(self, name: str) -> bool:
+        """Whether a column of this name is to be read."""
+        return (
+            name in self.used
+            or name.startswith(self.prefix)
+            or any(name in names for names in self.needed)
+        )
+
+    def can_do_with(self, names: Collection[str]) -> bool:
+        """Whether rows of these columns have what is needed."""
+        return not any(group.isdisjoint(names) for group in self.needed)
 
 
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):

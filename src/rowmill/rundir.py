@@ -7,6 +7,7 @@ Memory: none.
     run.json                        identity, effort, versions, owner token, reasons
     plan/shards.jsonl               the input's slices, end to end
     plan/tasks.json                 cut once
+    plan/append-N.json              files that joined a finished run, and their slices
     plan/retry-N.json               which failed rows the N-th retry asks again
     segments/TASK/EPOCH-N.jsonl     outcomes
     commits/TASK.json               create-only: the segments that count
@@ -30,6 +31,7 @@ RUN = "run.json"
 SHARDS = "plan/shards.jsonl"
 TASKS = "plan/tasks.json"
 RETRIES = "plan/retry-"
+APPENDS = "plan/append-"
 SEGMENTS = "segments/"
 COMMITS = "commits/"
 LEASES = "leases/"
@@ -76,6 +78,11 @@ def commit(task: int, retry: int = 0) -> str:
 def retry(number: int) -> str:
     """Name of the plan of the `number`-th retry, counted from 1."""
     return f"{RETRIES}{number:03d}.json"
+
+
+def append(number: int) -> str:
+    """Name of the `number`-th addition to the input, counted from 1."""
+    return f"{APPENDS}{number:03d}.json"
 
 
 def lease(task: int) -> str:

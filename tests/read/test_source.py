@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowmill.errors import BadSource
-from rowmill.read import Source, SourceFile, changed, open_recorded, open_source, read_lines
+from rowmill.read import Source, SourceFile, changed, open_recorded, open_source
+from rowmill.read.jsonl import read_lines
 from rowmill.rows import Row, Shard, pack_key
 
 BOM = b"\xef\xbb\xbf"

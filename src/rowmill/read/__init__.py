@@ -7,7 +7,7 @@ Memory: one chunk a reader; a record a file and a shard.
 """
 
 from rowmill.read.badline import BadLine
-from rowmill.read.jsonl import line_of, read_lines, read_spans
+from rowmill.read.shards import line_of, read_rows, read_spans, read_tables
 from rowmill.read.source import Source, SourceFile, changed, open_recorded, open_source
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "line_of",
     "open_recorded",
     "open_source",
-    "read_lines",
+    "read_rows",
     "read_spans",
+    "read_tables",
 ]

@@ -107,7 +107,7 @@ def _key_of_id(view: View, row: str) -> int | None:
     columns = (view.record.identity.get("validate.id_column") or "", *ID_COLUMNS)
     needle = row.encode()
     escaped = msgspec.json.encode(row)[1:-1]
-    for shard, first, stop in view.places.slices(0, view.cut.num_lines):
+    for shard, first, stop in view.places.all_slices():
         for spans in read_spans(shard, first=first, stop=stop):
             for ordinal, line in spans:
                 if (needle in line or escaped in line or b"\\u" in line) and _has_id(

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rowmill.rows import Request, Row, Sampling
+from rowmill.rows import AnyRow, Request, Sampling
 from rowmill.validate.lane import LEAVE
 from rowmill.validate.lines import Columns, split_columns, value_of
 from rowmill.validate.shapes import Asked, Way, text_request
@@ -50,7 +50,7 @@ class BatchLane:
         """Whether it knows any line yet."""
         return self._decode is not None
 
-    def request(self, row: Row) -> Request | None:
+    def request(self, row: AnyRow) -> Request | None:
         """The row's request; None where it must take the long way."""
         if self._decode is None:
             return None
@@ -69,7 +69,7 @@ class BatchLane:
             return Request(row.key, sampling, id, text)
         return text_request(self._way, Asked(row.key, id, sampling), text)
 
-    def learn(self, row: Row, columns: Columns, request: Request) -> None:
+    def learn(self, row: AnyRow, columns: Columns, request: Request) -> None:
         """Take a line that the long way found right as the like of those to come."""
         if not _OUTER.issuperset(columns) or request.text is None:
             return

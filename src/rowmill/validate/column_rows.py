@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from rowmill.errors import ConfigError, InvalidRow
-from rowmill.rows import Request, Row
+from rowmill.rows import AnyRow, Request, TableRow
 from rowmill.validate.asked import CHECKS
 from rowmill.validate.columns import column_text, compile_columns, fill
 from rowmill.validate.ids import canonical_id
@@ -18,6 +18,7 @@ from rowmill.validate.lane import ABSENT, LEAVE, Lane
 from rowmill.validate.lines import Columns, shown, split_columns, value_of, what_is
 from rowmill.validate.rules import Rules
 from rowmill.validate.shapes import Asked, text_request
+from rowmill.validate.table_lane import TableLane
 
 Loose = list[tuple[int, str]]
 """Places of template columns that are not always strings, and their names."""
@@ -43,11 +44,19 @@ class TemplateRows:
         self._is_plain = not (rules.way.is_wire or rules.way.wraps_text)
         *others, self._id_column = rules.ids.names
         never = {"sampling", *others}
+        self.needed = tuple(frozenset((name,)) for name in texts)
+        self.used = frozenset(("sampling",))
         self._lane = Lane(texts, self._id_column, never=never, prefix=rules.prefix)
         # One value, so that another thread never sees the one without the other.
         self._fast: tuple[Callable[[bytes], Any], Loose] = (self._lane.decode, [])
+        self._table_lane = TableLane(
+            self._template.columns, rules.ids.names, never={"sampling"}, prefix=rules.prefix
+        )
 
-    def __call__(self, row: Row) -> Request:
+    def __call__(self, row: AnyRow) -> Request:
+        if type(row) is TableRow:
+            picked = self._table_lane.pick(row)
+            return self._long_way(row) if picked is None else self._joined(row, *picked)
         try:
             decode, loose = self._fast
             *values, raw, _ = self._values(decode(row.line))
@@ -57,9 +66,12 @@ class TemplateRows:
             return self._long_way(row)
         if UNSET in values:
             return self._long_way(row)
+        id = b"" if raw is ABSENT else canonical_id(bytes(raw), self._id_column)
+        return self._joined(row, values, id)
+
+    def _joined(self, row: AnyRow, values: list[Any], id: bytes) -> Request:
         parts = self._blank.copy()
         parts[1::2] = values
-        id = b"" if raw is ABSENT else canonical_id(bytes(raw), self._id_column)
         text = "".join(parts)
         if text and self._is_plain:
             return Request(row.key, self._of_job, id, text, data_spans=parts)
@@ -73,7 +85,7 @@ class TemplateRows:
             raise InvalidRow(reason=reason)
         return text_request(self._rules.way, asked, text, parts)
 
-    def _long_way(self, row: Row) -> Request:
+    def _long_way(self, row: AnyRow) -> Request:
         columns, id = self._rules.columns(row)
         asked = _asked(self._rules, row.key, id, columns)
         parts = fill(self._template, columns)
@@ -104,8 +116,10 @@ class JinjaRows:
     def __init__(self, rules: Rules, template: JinjaPrompt) -> None:
         self._rules = rules
         self._template = template
+        self.needed: tuple[frozenset[str], ...] = ()
+        self.used = template.columns | {"sampling"}
 
-    def __call__(self, row: Row) -> Request:
+    def __call__(self, row: AnyRow) -> Request:
         columns, id = self._rules.columns(row)
         asked = _asked(self._rules, row.key, id, columns)
         parts = self._template.parts(columns)

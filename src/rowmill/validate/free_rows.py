@@ -6,7 +6,7 @@ from typing import Any
 
 from rowmill.config import Job
 from rowmill.errors import InvalidRow, MissingColumn
-from rowmill.rows import Request, Row
+from rowmill.rows import AnyRow, Request, TableRow
 from rowmill.validate.asked import CHECKS
 from rowmill.validate.batch_lane import BatchLane
 from rowmill.validate.batch_lines import batch_request, is_batch_line
@@ -23,6 +23,7 @@ from rowmill.validate.shapes import (
     text_request,
     with_tools,
 )
+from rowmill.validate.table_lane import TableLane
 
 
 class FreeRows:
@@ -36,10 +37,20 @@ class FreeRows:
         self._is_plain = not (rules.way.is_wire or rules.way.wraps_text)
         *others, self._id_column = rules.ids.names
         never = {*self._fields[1:], *others, "body", "tools", *CHECKS}
+        self.needed = (frozenset((*self._fields, "body")),)
+        self.used = frozenset(("url", "method", "custom_id", "tools", *CHECKS))
         self._batch_lane = BatchLane(rules.way)
         self._lane = Lane(("prompt",), self._id_column, never=never, prefix=rules.prefix)
+        self._table_lane = TableLane(
+            ("prompt",), rules.ids.names, never=never - {*rules.ids.names}, prefix=rules.prefix
+        )
 
-    def __call__(self, row: Row) -> Request:
+    def __call__(self, row: AnyRow) -> Request:
+        if type(row) is TableRow:
+            picked = self._table_lane.pick(row)
+            if picked is None or not picked[0][0]:
+                return self._long_way(row)
+            return self._of_text(row, picked[0][0], picked[1])
         if self._batch_lane.is_taught and (request := self._batch_lane.request(row)):
             return request
         try:
@@ -50,11 +61,14 @@ class FreeRows:
         if not text:  # absent, or empty
             return self._long_way(row)
         id = b"" if raw is ABSENT else canonical_id(bytes(raw), self._id_column)
+        return self._of_text(row, text, id)
+
+    def _of_text(self, row: AnyRow, text: str, id: bytes) -> Request:
         if self._is_plain:
             return Request(row.key, self._of_job, id, text)
         return text_request(self._rules.way, Asked(row.key, id, self._of_job), text)
 
-    def _long_way(self, row: Row) -> Request:
+    def _long_way(self, row: AnyRow) -> Request:
         rules = self._rules
         columns, id = rules.columns(row)
         if is_batch_line(columns):

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from rowmill.errors import InvalidRow, RowError
-from rowmill.rows import Row
+from rowmill.rows import AnyRow
 from rowmill.validate.lines import split_columns, value_of
 
 _NONE = (b"", b"null", b'""')
@@ -55,7 +55,7 @@ class IdColumns:
                 return found
         return b""
 
-    def of(self, row: Row) -> bytes:
+    def of(self, row: AnyRow) -> bytes:
         """As `among`, from the line; empty where it cannot be read."""
         try:
             return self.among(self._columns(row.line))

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError
 from jinja2.exceptions import SecurityError
+from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from rowmill.errors import ConfigError, InvalidRow
@@ -57,6 +58,8 @@ class JinjaPrompt:
         environment.filters["tojson"] = _json_text
         try:
             self._template = environment.from_string(text)
+            self.columns = frozenset(find_undeclared_variables(environment.parse(text)))
+            """Columns it may look at."""
         except TemplateSyntaxError as error:
             reason = f"`prompt_jinja`, line {error.lineno}: {error.message}"
             raise ConfigError(reason=reason) from error

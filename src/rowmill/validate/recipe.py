@@ -15,7 +15,7 @@ import msgspec
 
 from rowmill.config import Job
 from rowmill.errors import ConfigError
-from rowmill.rows import Limits, Request, Row
+from rowmill.rows import AnyRow, Limits, Request, Wanted
 from rowmill.validate.asked import Samplings
 from rowmill.validate.column_rows import JinjaRows, TemplateRows
 from rowmill.validate.free_rows import FreeRows
@@ -28,10 +28,12 @@ from rowmill.validate.shapes import Way
 class Recipe(msgspec.Struct, frozen=True):
     """How each row of one job is read."""
 
-    request: Callable[[Row], Request]
+    request: Callable[[AnyRow], Request]
     """The row's request; raises RowError."""
-    id_of: Callable[[Row], bytes]
+    id_of: Callable[[AnyRow], bytes]
     """JSON text of the row's id alone; empty where it has none, or none that can be read."""
+    wanted: Wanted
+    """The columns that are looked at; others are merely carried."""
 
 
 def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
@@ -62,17 +64,22 @@ def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
         ids=IdColumns((id_column,) if id_column else ("custom_id", "id")),
         prefix=job.output.prefix,
     )
-    request: Callable[[Row], Request]
+    way_in: JinjaRows | TemplateRows | FreeRows
     if job.prompt_jinja:
-        request = JinjaRows(rules, JinjaPrompt(job.prompt_jinja))
+        way_in = JinjaRows(rules, JinjaPrompt(job.prompt_jinja))
     elif job.prompt:
-        request = TemplateRows(rules, job.prompt)
+        way_in = TemplateRows(rules, job.prompt)
     else:
-        request = FreeRows(rules, job)
-    return Recipe(request=request, id_of=rules.ids.of)
+        way_in = FreeRows(rules, job)
+    wanted = Wanted(
+        needed=way_in.needed,
+        used=way_in.used.union(rules.ids.names),
+        prefix=job.output.prefix,
+    )
+    return Recipe(request=way_in, id_of=rules.ids.of, wanted=wanted)
 
 
-def validate(row: Row, recipe: Recipe) -> Request:
+def validate(row: AnyRow, recipe: Recipe) -> Request:
     """The request that a row makes.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rowmill.errors import Unreadable
-from rowmill.rows import Row
+from rowmill.rows import AnyRow
 from rowmill.validate.asked import Samplings
 from rowmill.validate.ids import IdColumns
 from rowmill.validate.lines import Columns, shown, split_columns
@@ -21,7 +21,7 @@ class Rules(msgspec.Struct, frozen=True):
     prefix: str
     """What names of result columns begin with."""
 
-    def columns(self, row: Row) -> tuple[Columns, bytes]:
+    def columns(self, row: AnyRow) -> tuple[Columns, bytes]:
         """A row's columns and its id, the long way.
 
         Raises:
