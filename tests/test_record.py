@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowmill.errors import RunMismatch
-from rowmill.record import MAX_TASK_ROWS, MIN_TASK_ROWS, Cut, Places, check_same, cut
+from rowmill.record import (
+    MAX_TASK_ROWS,
+    MIN_TASK_ROWS,
+    Addition,
+    Cut,
+    Places,
+    check_same,
+    cut,
+)
 from rowmill.rows import Shard, pack_key
 
 
@@ -18,6 +26,43 @@ def cuts(draw: st.DrawFn) -> Cut:
     shards = [Shard(i, "p", f"f{i}", 0, 0, 1, size) for i, size in enumerate(sizes)]
     limit = draw(st.integers(0, sum(sizes)))
     return cut(shards, num_lines=limit, task_rows=draw(st.integers(1, 8)))
+
+
+def shards_of(sizes: list[int], first_index: int = 0) -> list[Shard]:
+    return [
+        Shard(first_index + i, "p", f"f{first_index + i}", 0, 0, 1, size)
+        for i, size in enumerate(sizes)
+    ]
+
+
+SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=6)
+
+
+@given(SIZES, st.lists(SIZES, max_size=3), st.integers(1, 8))
+def test_files_that_join_get_tasks_of_their_own(
+    sizes: list[int], joining: list[list[int]], task_rows: int
+) -> None:
+    run = cut(shards_of(sizes), num_lines=sum(sizes), task_rows=task_rows)
+    for more in joining:
+        old = Places(run)
+        before = [list(old.task_slices(task)) for task in range(run.num_tasks)]
+        run = run.with_addition(Addition([], shards_of(more, len(run.shards))))
+        new = Places(run)
+
+        assert before == [list(new.task_slices(task)) for task in range(len(before))]
+    assert run.num_lines == sum(sizes) + sum(map(sum, joining))
+    places = Places(run)
+    keys = [
+        pack_key(shard.index, ordinal)
+        for task in range(run.num_tasks)
+        for shard, first, stop in places.task_slices(task)
+        for ordinal in range(first, stop)
+    ]
+
+    assert [pack_key(s.index, n) for s in run.shards for n in range(s.num_lines)] == keys
+    assert places.tasks_of(np.array(keys, np.uint64)).tolist() == list(
+        map(places.task_of, keys)
+    )
 
 
 @given(cuts())

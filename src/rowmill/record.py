@@ -185,12 +185,15 @@ def read_run(storage: Storage) -> tuple[Record, Cut] | None:
 
 
 def write_addition(storage: Storage, cut_: Cut, addition: Addition) -> None:
-    """Let files join the run; `cut_` is that of before.
+    """Let files join the run.
+
+    Args:
+        cut_: with the addition.
 
     Raises:
         RunMismatch: others joined at the same moment.
     """
-    name = rundir.append(len(cut_.additions) + 1)
+    name = rundir.append(len(cut_.additions))
     if not storage.create(name, msgspec.json.encode(addition)):
         reason = "other files joined this run just now; run the same command again"
         raise RunMismatch(reason=reason, keys=["source"])

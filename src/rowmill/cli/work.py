@@ -60,9 +60,14 @@ def job_options(command: Any) -> Any:
 @click.command()
 @job_options
 @click.option(
+    "--append", is_flag=True, help="Files that the run at the output does not know join it."
+)
+@click.option(
     "--join", default="", hidden=True, metavar="TOKEN", help="Share the run of this token."
 )
-def run(inputs: tuple[str, ...], join: str, sets: tuple[str, ...], **flags: Any) -> int:
+def run(
+    inputs: tuple[str, ...], append: bool, join: str, sets: tuple[str, ...], **flags: Any
+) -> int:
     """Answer every row of INPUT... and write the results.
 
     INPUT is a file, glob or folder of JSON Lines. An argument that ends in `.toml` is a job file; flags
@@ -81,7 +86,7 @@ def run(inputs: tuple[str, ...], join: str, sets: tuple[str, ...], **flags: Any)
         say(
             "no model is named: the demo model SmolLM2-135M-Instruct answers; name one with `--model`"
         )
-    return _told(lambda listen: run_here(job, listen=listen, token=join))
+    return _told(lambda listen: run_here(job, listen=listen, token=join, append=append))
 
 
 def _told(work: Callable[[Listener], Summary]) -> int:

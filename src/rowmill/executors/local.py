@@ -42,10 +42,13 @@ OWN_HIDDEN = (".lock", ".tmp-", ".probe-")
 """How hidden files that are ours begin; others in the folder are the user's."""
 
 
-def run(job: Job, *, listen: Listener | None = None, token: str = "") -> Summary:
+def run(
+    job: Job, *, listen: Listener | None = None, token: str = "", append: bool = False
+) -> Summary:
     """Run a job to its end, or to a stop that can be resumed.
 
     Args:
+        append: files that the run at the output does not know join it; only their rows are asked.
         listen: told of progress, from threads of the run.
         token: of a run that lives already: join it as a further worker.
 
@@ -62,10 +65,10 @@ def run(job: Job, *, listen: Listener | None = None, token: str = "") -> Summary
     root_was_there = isinstance(storage, LocalStorage) and storage.root.exists()
     with Stop() as stop, claim_output(storage, token=mine, lease_s=job.run.lease_s) as owner:
         if owner.has_joined:
-            return _run_owned(job, storage, mine, stop, listen)
+            return _run_owned(job, storage, mine, stop, listen, append=append)
         _tidy(storage)
         try:
-            return _run_owned(job, storage, mine, stop, listen)
+            return _run_owned(job, storage, mine, stop, listen, append=append)
         except ConfigError:
             # Still the owner: nobody else's traces are among these.
             if not existed and isinstance(storage, LocalStorage):
@@ -108,15 +111,17 @@ def _run_owned(
     stop: Stop,
     listen: Listener | None,
     again: dict[int, Again] | None = None,
+    *,
+    append: bool = False,
 ) -> Summary:
-    opened = open_run(job, storage, token=token, is_retry=again is not None)
+    opened = open_run(job, storage, token=token, is_retry=again is not None, append=append)
     if opened.words.job.validate_.strict and opened.is_new:
         refuse_bad_rows(opened)
     worker = Worker(
         opened, storage, name=worker_name(), token=token, stop=stop, listen=listen, again=again
     )
     output = opened.words.job.output
-    pays = again is None and worker.has_work
+    pays = again is None and worker.has_work and not opened.cut.additions
     with (
         calm_interpreter(),
         publishing_ahead(storage, opened.cut, output, pays=pays) as ahead,
@@ -140,7 +145,7 @@ def refuse_bad_rows(opened: Opened) -> None:
     stations = stations_of(opened)
     tasks = (
         TaskRows(task=i, slices=list(opened.places.task_slices(i)), done=set())
-        for i in range(opened.cut.num_tasks)
+        for i in opened.new_tasks
     )
     first = ""
     for window in stations.windows(tasks):

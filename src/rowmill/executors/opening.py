@@ -19,13 +19,23 @@ import msgspec
 
 from rowmill import engines, registry, rundir
 from rowmill.config import EngineConfig, Job
-from rowmill.errors import BadJob, BadOutput, BadSource, InputChanged, RunMismatch
+from rowmill.errors import BadJob, BadOutput, BadSource, ConfigError, InputChanged, RunMismatch
 from rowmill.events import Planned
 from rowmill.measure import Measure, has_template, open_measure
 from rowmill.pipeline import Stations
 from rowmill.read import Source, open_recorded, open_source, read_spans
 from rowmill.read.source import changed
-from rowmill.record import Cut, Places, Record, check_same, cut, read_run, write_run
+from rowmill.record import (
+    Addition,
+    Cut,
+    Places,
+    Record,
+    check_same,
+    cut,
+    read_run,
+    write_addition,
+    write_run,
+)
 from rowmill.rows import Limits
 from rowmill.storage import LocalStorage, Storage
 from rowmill.tokens import Tokenizer, open_tokenizer
@@ -130,39 +140,77 @@ class Opened(msgspec.Struct, frozen=True):
     cut: Cut
     places: Places
     is_new: bool
-    """Nothing of it is written yet; `write_run` does that once the first rows are checked."""
+    """Nothing of it is written yet, or nothing of `addition`; `start_run` does that once the first rows are checked."""
     notes: list[str]
+    addition: Addition | None = None
+    """Files that join a run which is there."""
+
+    @property
+    def new_tasks(self) -> range:
+        """Tasks that no earlier start knew."""
+        if not self.is_new:
+            return range(0)
+        old = self.cut.additions[-1][1] // self.cut.task_rows if self.addition else 0
+        return range(old, self.cut.num_tasks)
 
 
-def open_run(job: Job, storage: Storage, *, token: str, is_retry: bool = False) -> Opened:
+def open_run(
+    job: Job, storage: Storage, *, token: str, is_retry: bool = False, append: bool = False
+) -> Opened:
     """Read the input's shape and compare with the run that lies at the output, if one does.
 
     Args:
         is_retry: settings may differ from the run's; the input may not.
+        append: files that the run does not know join it; those it knows need not be named again.
 
     Raises:
         BadSource: the input cannot be read.
-        RunMismatch: the output holds a run of another identity.
+        RunMismatch: the output holds a run of another identity, or over another input.
     """
     found = read_run(storage)
     words = understand(job)
     if found is None:
-        source = open_source(job.source)
-        return new_run(words, source, token)
+        return new_run(words, open_source(job.source), token)
     record, cut_ = found
     moved = changed(record.files, paths=job.source)
+    if append:
+        moved = {name: what for name, what in moved.items() if what == "changed"}
     if moved:
-        each = ", ".join(f"`{name}` ({what})" for name, what in moved.items())
-        reason = (
-            f"`{job.output.path}` holds a run over another input: {each};"
-            " put the old files back, or take another `-o`"
-        )
-        raise RunMismatch(reason=reason, keys=["source"])
+        raise _other_input(job, moved)
     if not is_retry:
         check_same(record.identity, identity(words), job.output.path)
-    source = open_recorded(record.files, cut_.shards, paths=job.source)
+    source = open_recorded(record.files, cut_.shards, paths=None if append else job.source)
     cut_ = msgspec.structs.replace(cut_, shards=source.shards)
+    if append:
+        return _with_new_files(words, record, cut_)
     return Opened(words, record, cut_, Places(cut_), is_new=False, notes=[])
+
+
+def _with_new_files(words: Words, record: Record, cut_: Cut) -> Opened:
+    """The run, joined by the files of the job that it does not know."""
+    job = words.job
+    if job.run.limit is not None:
+        reason = "`run.limit` and `--append` exclude each other: a run of the first rows has no end to append to"
+        raise ConfigError(reason=reason)
+    source = open_source(job.source, known=record.files, first_index=len(cut_.shards))
+    if not source.files:
+        return Opened(words, record, cut_, Places(cut_), is_new=False, notes=source.notes)
+    addition = Addition(source.files, source.shards)
+    record = msgspec.structs.replace(record, files=[*record.files, *source.files])
+    cut_ = cut_.with_addition(addition)
+    places = Places(cut_)
+    return Opened(
+        words, record, cut_, places, is_new=True, notes=source.notes, addition=addition
+    )
+
+
+def _other_input(job: Job, moved: dict[str, str]) -> RunMismatch:
+    each = ", ".join(f"`{name}` ({what})" for name, what in moved.items())
+    way_on = "put the old files back, or take another `-o`"
+    if set(moved.values()) == {"added"}:
+        way_on = "`rowmill run --append` lets them join it, or take another `-o`"
+    reason = f"`{job.output.path}` holds a run over another input: {each}; {way_on}"
+    return RunMismatch(reason=reason, keys=["source"])
 
 
 def new_run(words: Words, source: Source, token: str) -> Opened:
@@ -186,8 +234,15 @@ def new_run(words: Words, source: Source, token: str) -> Opened:
 
 
 def start_run(opened: Opened, storage: Storage) -> None:
-    """Write a new run down: from here on it is resumed, not begun."""
-    write_run(storage, opened.record, opened.cut)
+    """Write a new run, or what joins it, down: from here on it is resumed, not begun.
+
+    Raises:
+        RunMismatch: others joined it at the same moment.
+    """
+    if opened.addition is None:
+        write_run(storage, opened.record, opened.cut)
+    else:
+        write_addition(storage, opened.cut, opened.addition)
 
 
 def lines_of_rows(source: Source, rows: int) -> int:

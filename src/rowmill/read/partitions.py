@@ -44,7 +44,7 @@ def line_adder(partitions: Partitions) -> Callable[[bytes], bytes]:
     whole = b",".join(texts.values())
 
     def add(line: bytes) -> bytes:
-        if not (line.startswith(b"{") and line.endswith(b"}")):
+        if not (whole and line.startswith(b"{") and line.endswith(b"}")):
             return line
         # A backslash may spell a name in another way.
         if b"\\" in line or any(mark in line for mark in marks.values()):
