@@ -112,13 +112,13 @@ def _tables_of(
 
 def _reader(shard: Shard) -> Callable[..., Iterator[Table]]:
     if shard.format == "csv":
-        from rowmill.read import csv
+        from rowmill.read.csv import tables as csv_tables
 
-        return csv.tables
+        return csv_tables
     if shard.format == "parquet":
-        from rowmill.read import parquet
+        from rowmill.read.parquet import tables as parquet_tables
 
-        return parquet.tables
-    from rowmill.read import arrow
+        return parquet_tables
+    from rowmill.read.arrow import tables as arrow_tables
 
-    return arrow.tables
+    return arrow_tables
