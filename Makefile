@@ -50,7 +50,7 @@ demo: $(VENV)/.stamp-demo ## 240 reviews through a small real model on this CPU,
 
 docs: $(VENV)/.stamp-docs ## Build the pages of docs/ into site/; open site/index.html.
 	$(BIN)/python docs/generate.py --check
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # no `--quiet`: it would hide warnings from `--strict` too
 
 bench: setup ## Run every script of benchmarks/; results belong into benchmarks/RESULTS.md.
 	@set -e; for script in $(wildcard benchmarks/*.py); do \

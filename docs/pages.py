@@ -7,7 +7,6 @@ Knows nothing of: how pages look.
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
 from collections.abc import Iterator
@@ -24,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS, SOURCE = "docs/", "source/"
 BESIDE = ("ARCHITECTURE.md", "design/*.md")
 """Pages of the site that do not lie in docs/."""
+LATER_FOUND = "---\nsearch:\n  boost: 0.5\n---\n"
+"""Who searches wants to use rowmill, mostly."""
 FENCE = re.compile(r"^(```+|~~~+).*?^\1\s*?$", re.MULTILINE | re.DOTALL)
 NEEDS = re.compile(r"^(```\w+) \w+$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -41,7 +42,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that lie elsewhere, and what pages link to."""
     for name in beside():
-        files.append(File.generated(config, name, content=(ROOT / name).read_text("utf-8")))
+        text = (ROOT / name).read_text("utf-8")
+        files.append(File.generated(config, name, content=f"{LATER_FOUND}{text}"))
     shown = {
         target
         for file in files.documentation_pages()
@@ -129,7 +131,7 @@ def outside_fences(markdown: str, change: Any) -> str:
 def shown_file(name: str) -> str:
     """A page that shows a file; searching is for the prose."""
     text = (ROOT / name).read_text("utf-8").rstrip("\n")
-    language = LANGUAGES.get(os.path.splitext(name)[1], "text")
+    language = LANGUAGES.get(Path(name).suffix, "text")
     ticks = "`" * (3 + max(map(len, re.findall("`+", text)), default=0))
     front = "---\nsearch:\n  exclude: true\nhide: [toc]\n---\n"
     return f"{front}# {Path(name).name}\n\n`{name}`\n\n{ticks}{language}\n{text}\n{ticks}\n"

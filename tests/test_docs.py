@@ -256,6 +256,22 @@ def test_links_lead_to_files_and_headings(page: str) -> None:
             assert anchor in map(slug, headings), f"{page}: {link}"
 
 
+@pytest.mark.parametrize("page", NAMES)
+def test_markdown_means_the_same_to_every_reader_of_it(page: str) -> None:
+    """Some want an empty line before a list, and all take `__init__` outside code for bold."""
+    text = FENCE.sub("", (ROOT / page).read_text("utf-8"))
+    item = re.compile(r"(-|\d+\.) ")
+    lists = [
+        line
+        for before, line in pairwise(text.splitlines())
+        if item.match(line) and before and not item.match(before) and before[0] != " "
+    ]
+    prose = re.sub(r"`[^`\n]*`|\]\([^)]*\)", "", text)
+
+    assert lists == []
+    assert re.findall(r"\S*__\S*", prose) == []
+
+
 def test_readme_is_short_and_shows_code_at_once() -> None:
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
     assert len(lines) <= 200
