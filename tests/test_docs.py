@@ -46,6 +46,7 @@ NOT_RUN = {"install", "model"}
 SLOW = {
     "README.md Resume",
     "docs/engines.md `http`",
+    "docs/recipes.md Ask failed rows again",
     "docs/recipes.md Go on after a kill",
     "docs/recipes.md Ask an OpenAI-compatible endpoint",
     "docs/recipes.md Take out what is there",
