@@ -165,8 +165,6 @@ def _open_folder(job: Job, folder: str) -> LocalStorage:
     if not isinstance(storage, LocalStorage):
         reason = f"`--fix {folder}`: a mended copy is written to a local folder; name one"
         raise BadOutput(reason=reason)
-    output = job.output.model_copy(update={"path": folder})
-    check_places(job.model_copy(update={"output": output}), storage)
     root = storage.root
     try:
         names = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
@@ -176,6 +174,8 @@ def _open_folder(job: Job, folder: str) -> LocalStorage:
     if names:
         reason = f"`--fix {folder}` is not empty (`{names[0]}`); name a new folder"
         raise BadOutput(reason=reason)
+    output = job.output.model_copy(update={"path": folder})
+    check_places(job.model_copy(update={"output": output}), storage)
     if job.output.path and "://" not in job.output.path:
         _check_apart(folder, root.resolve(), job.output.path)
     return storage

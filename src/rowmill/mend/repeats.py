@@ -144,10 +144,12 @@ class Repeats:
         return _text_of(id_) + b'-%d"' % number
 
     def _with_id(self, line: bytes, new: bytes) -> bytes:
+        """The line with the number of a new id behind its id, which keeps its escapes."""
         for name in self._columns.names:
             start, stop = value_span(line, name)
             if canonical_id(line[start:stop], name):
-                return line[:start] + new + line[stop:]
+                number = new[new.rindex(b"-") :]
+                return line[:start] + _text_of(line[start:stop]) + number + line[stop:]
         return line
 
     def _id_of(self, line: bytes) -> bytes:

@@ -32,13 +32,13 @@ class SourceText:
 
     def __init__(self, file: Found) -> None:
         self._file = file
-        self._codec, self._mark = "", b""
+        self._codec = ""
         self.rest = b""
         """Once all blocks are read: bytes of half a character at the end of UTF-16 or UTF-32 text."""
         head = next(self._raw_blocks(4), b"")
         for mark, codec in _ENCODINGS:
             if head.startswith(mark):
-                self._codec, self._mark = codec, mark
+                self._codec = codec
                 break
 
     @property
@@ -59,18 +59,20 @@ class SourceText:
     def _decoded(self) -> Generator[bytes, None, None]:
         """Halves of surrogate pairs pass: they are no UTF-8 then, and their line stays a bad one."""
         decoder = codecs.getincrementaldecoder(self._codec)("surrogatepass")
-        mark = self._mark
+        is_first = True
         for block in self._raw_blocks(BLOCK_BYTES):
             try:
-                text = decoder.decode(block.removeprefix(mark))
+                text = decoder.decode(block)
             except UnicodeDecodeError as error:
                 reason = (
                     f"`{self._file.path}`: begins as {self.encoding} text and holds what is none;"
                     " write it as UTF-8"
                 )
                 raise BadSource(reason=reason) from error
-            mark = b""
-            yield text.encode("utf-8", "surrogatepass")
+            if is_first and text:
+                text, is_first = text.removeprefix("\ufeff"), False
+            if text:
+                yield text.encode("utf-8", "surrogatepass")
         self.rest = decoder.getstate()[0]
 
     def _raw_blocks(self, block_bytes: int) -> Generator[bytes, None, None]:
