@@ -85,7 +85,7 @@ def test_utf16_that_ends_within_a_line_end_loses_nothing(tmp_path: Path) -> None
     assert (copy, beside) == (ROW + b"\n", b"\n")
     assert told.line() == (
         "in.jsonl: UTF-16 written as UTF-8, final newline added, cut last line left out;"
-        " its cut end (1 bytes) is in `in.jsonl.cut`"
+        " its cut end (1 byte) is in `in.jsonl.cut`"
     )
 
 

@@ -88,5 +88,7 @@ class MendedFile(msgspec.Struct, kw_only=True):
             told.insert(0, f"named `{self.copy}`")
         kept = ""
         if self.mends.cut_bytes:
-            kept = f"; its cut end ({self.mends.cut_bytes:,} bytes) is in `{self.copy}.cut`"
+            number = self.mends.cut_bytes
+            size = f"{number:,} byte{'' if number == 1 else 's'}"
+            kept = f"; its cut end ({size}) is in `{self.copy}.cut`"
         return f"{self.name}: {', '.join(told)}{kept}"
