@@ -33,6 +33,7 @@ from rowmill.storage import LocalStorage
 from rowmill.storage.drafts import open_draft
 from rowmill.validate import Recipe
 from rowmill.validate.ids import IdColumns, canonical_id
+from rowmill.validate.lines import split_columns
 
 OFFSET_BITS = 44
 """A key is the number of a file and the place of a line in it: 16 TiB a file, a million files."""
@@ -145,9 +146,10 @@ class Repeats:
 
     def _with_id(self, line: bytes, new: bytes) -> bytes:
         """The line with the number of a new id behind its id, which keeps its escapes."""
+        columns = split_columns(line)
         for name in self._columns.names:
-            start, stop = value_span(line, name)
-            if canonical_id(line[start:stop], name):
+            if canonical_id(columns.get(name, b""), name):
+                start, stop = value_span(line, name)
                 number = new[new.rindex(b"-") :]
                 return line[:start] + _text_of(line[start:stop]) + number + line[stop:]
         return line
@@ -192,12 +194,15 @@ class Repeats:
 
 def value_span(line: bytes, name: str) -> tuple[int, int]:
     """Where the value of a column stands in a line that is one JSON object; an empty span where there is none."""
+    plain = json.dumps(name, ensure_ascii=False).encode()
     span = (0, 0)
     word, start = b"", -1
     for found in _outer_tokens(line):
         token = found.group()
         if token == b":":
-            start = found.end() if json.loads(word) == name else -1
+            # a name with escapes may be the same one
+            is_it = word == plain or (b"\\" in word and json.loads(word) == name)
+            start = found.end() if is_it else -1
         elif token[:1] == b'"':
             word = token
         elif start >= 0:
