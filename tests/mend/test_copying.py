@@ -89,6 +89,15 @@ def test_utf16_that_ends_within_a_line_end_loses_nothing(tmp_path: Path) -> None
     )
 
 
+def test_a_line_that_ends_within_a_character_is_cut(tmp_path: Path) -> None:
+    content = "\ufeffnot json\u65e5".encode("utf-16-le")
+
+    copy, beside, told = copied(tmp_path, content[:-1])
+
+    assert (copy, beside) == (b"", b"not json\xe5")
+    assert told.mends == Mends(transcoded=1, cut_lines=1, cut_bytes=9)
+
+
 def test_a_line_that_is_too_long_is_carried_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,7 +122,14 @@ def test_batch_lines_are_known_by_custom_id(tmp_path: Path) -> None:
 def test_rows_that_cannot_be_asked_keep_their_id_and_nobody_else_gets_it(
     tmp_path: Path,
 ) -> None:
-    bad = [b'{"id": "a"}', b'{"id": "a-2"}', b'{"id": "a", "prompt": "caf\xe9"}', b"[1]"]
+    unread = b'{"id": "a", "prompt": "x", "more": "caf\xe9"}'
+    bad = [
+        unread,
+        b'{"id": "a"}',
+        b'{"id": "a-2"}',
+        b'{"id": "a", "prompt": "caf\xe9"}',
+        b"[1]",
+    ]
 
     (after,) = mended(tmp_path / "copy", [[*bad, row("a"), row("a"), *bad]])
 

@@ -21,10 +21,7 @@ _JSON_SPACE = b" \t\r\n"
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _CONTROL_IN_TEXT = re.compile(rb"[\x00-\x09\x0b-\x1f]")
 # A backslash before a raw control character is a fault of another kind: such a string is none.
-_TOKEN = re.compile(
-    rb'"[^"\\]*+(?:\\[^\x00-\x1f][^"\\]*+)*+"'
-    rb"|(?<![\w.+-])(?:NaN|-?Infinity)(?![\w.+-])"
-)
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\[^\x00-\x1f][^"\\]*+)*+"|NaN|-?Infinity')
 _BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
 _SHORT = {8: rb"\b", 9: rb"\t", 10: rb"\n", 12: rb"\f", 13: rb"\r"}
 
