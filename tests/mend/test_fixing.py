@@ -258,6 +258,27 @@ def test_files_of_one_name_keep_the_folders_that_tell_them_apart(tmp_path: Path)
     assert held(tmp_path / "copy") == {"x/a.jsonl": ROW, "y/a.jsonl": OTHER}
 
 
+@pytest.mark.parametrize(
+    ("partitions", "name"), [("hive", "region=007/k=1/a.jsonl"), ("off", "a.jsonl")]
+)
+def test_folders_that_are_columns_go_with_the_copy(
+    tmp_path: Path, partitions: str, name: str
+) -> None:
+    folder = written(tmp_path / "in", {"region=007/x/k=1/a.jsonl": ROW}) / "region=007/x/k=1"
+
+    fix(job(folder / "a.jsonl", read={"partitions": partitions}), str(tmp_path / "copy"))
+
+    assert held(tmp_path / "copy") == {name: ROW}
+
+
+def test_folders_below_the_input_stay_as_they_are(tmp_path: Path) -> None:
+    folder = written(tmp_path / "in", {"x/k=1/a.jsonl": ROW})
+
+    fix(job(folder), str(tmp_path / "copy"))
+
+    assert held(tmp_path / "copy") == {"x/k=1/a.jsonl": ROW}
+
+
 def test_what_is_no_json_lines_is_refused_in_words(tmp_path: Path) -> None:
     array = '[{"prompt": "x"}]'.encode("utf-16")
     folder = written(tmp_path / "in", {"a.jsonl": ROW, "b.json": array})

@@ -103,7 +103,7 @@ def fix(job: Job, folder: str, *, sample: int | None = None, command: str = "") 
     for file in found:
         _check_kind(file)
     before, refused = _before(job, sample)
-    names = copy_names(found)
+    names = copy_names(found, hive=job.read.partitions == "hive")
     with _gone_after_errors(storage, names):
         files = [copy_mended(f, storage, name) for f, name in zip(found, names, strict=True)]
         if not any(copy.num_bytes for copy in files):
@@ -131,15 +131,18 @@ def fix(job: Job, folder: str, *, sample: int | None = None, command: str = "") 
     )
 
 
-def copy_names(found: Sequence[Found]) -> list[str]:
-    """Names of the copies: those of the files, made fit for a walk of the folder, which passes over hidden ones."""
-    given = {file.name for file in found if _fit(file.name) == file.name}
+def copy_names(found: Sequence[Found], *, hive: bool) -> list[str]:
+    """Names of the copies: those of the files, made fit for a walk of the folder, which passes over hidden ones.
+
+    Args:
+        hive: folders such as `region=007` above a file are columns of it, so the copy lies in them too.
+    """
+    fit = [_fit(file, hive=hive) for file in found]
+    given = {name for file, name in zip(found, fit, strict=True) if name == file.name}
     names = []
-    for file in found:
-        name = _fit(file.name)
-        if name != file.name:
-            name = _free_name(name, given)
-            given.add(name)
+    for file, wanted in zip(found, fit, strict=True):
+        name = wanted if wanted == file.name else _free_name(wanted, given)
+        given.add(name)
         names.append(name)
     return names
 
@@ -152,9 +155,11 @@ def _free_name(name: str, given: set[str]) -> str:
     return next(free for free in chain([name], numbered) if free not in given)
 
 
-def _fit(name: str) -> str:
-    parts = [part.lstrip("._") or "file" for part in name.split("/") if part]
-    path = PurePosixPath(*parts)
+def _fit(file: Found, *, hive: bool) -> str:
+    inner = [part for part in file.name.split("/") if part]
+    outer = PurePosixPath(file.path).parts[: -len(inner)]
+    columns = [part for part in outer if hive and part.find("=") > 0]
+    path = PurePosixPath(*(part.lstrip("._") or "file" for part in (*columns, *inner)))
     if path.suffix.lower() in SUFFIXES:
         return str(path)
     return str(path.with_name(f"{path.name}.jsonl"))
