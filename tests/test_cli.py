@@ -29,7 +29,7 @@ JOB_OPTIONS = [
     "--url",
 ]
 OPTIONS = {
-    "check": sorted([*JOB_OPTIONS, "--sample"]),
+    "check": sorted([*JOB_OPTIONS, "--fix", "--sample"]),
     "export": ["--debug", "--json", "--output"],
     "retry": ["--debug", "--json", "--kind", "--set"],
     "run": sorted([*JOB_OPTIONS, "--join"]),

@@ -276,6 +276,26 @@ def test_markdown_means_the_same_to_every_reader_of_it(page: str) -> None:
     assert re.findall(r"\S*__\S*", prose) == []
 
 
+def test_a_mended_copy_is_told_as_the_rules_show(
+    tmp_path: Path, reader: dict[str, str]
+) -> None:
+    section = (ROOT / "docs/rules.md").read_text("utf-8").partition("## Mending files")[2]
+    commands, shown = blocks_in(section)[:2]
+    assert (commands.language, shown.language) == ("sh", "text")
+
+    done = subprocess.run(
+        ["bash", "-euc", commands.text],
+        cwd=tmp_path,
+        env=reader,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert done.stdout.startswith(shown.text)
+
+
 def test_readme_is_short_and_shows_code_at_once() -> None:
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
     assert len(lines) <= 200

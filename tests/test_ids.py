@@ -114,3 +114,15 @@ def test_keys_of_high_shards_come_back_whole() -> None:
     seen._flush()
 
     assert [(7, key)] == seen.add([b"a"], [7])
+
+
+@pytest.mark.usefixtures("short_memory")
+@given(batches, st.lists(names.filter(bool), max_size=9))
+def test_ids_that_were_added_are_held_and_others_are_not(
+    rows: list[list[bytes]], asked: list[bytes]
+) -> None:
+    every = [id_ for batch in rows for id_ in batch]
+    seen = SeenIds(confirm=every.__getitem__)
+    told_by_seen_ids(seen, rows)
+
+    assert seen.holds(asked) == [id_ in every for id_ in asked]

@@ -86,6 +86,13 @@ class SeenIds:
             self._flush()
         return pairs
 
+    def holds(self, ids: Sequence[bytes]) -> list[bool]:
+        """Whether each id may be among them; nothing is confirmed, so an id of an equal hash counts."""
+        hashes = np.fromiter(map(self._hash_id, ids), np.uint64, len(ids))
+        order = np.argsort(hashes)
+        alike = {order[at] for run in self._runs for at, _ in run.find(hashes[order])}
+        return [id_ in self._recent or at in alike for at, id_ in enumerate(ids)]
+
     def _take_in(self, fresh: dict[bytes, int]) -> bool:
         """Put ids that are not among the recent ones there, with the first row of each.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -140,14 +141,25 @@ def retry(output: str, kinds: tuple[str, ...], sets: tuple[str, ...]) -> int:
 @click.option(
     "--sample", type=click.IntRange(min=1), metavar="N", help="Read only so many rows."
 )
+@click.option(
+    "--fix",
+    metavar="FOLDER",
+    help="Write a mended copy of the files there and check that; INPUT stays as it is.",
+)
 def check(
-    inputs: tuple[str, ...], sample: int | None, sets: tuple[str, ...], **flags: Any
+    inputs: tuple[str, ...],
+    sample: int | None,
+    fix: str | None,
+    sets: tuple[str, ...],
+    **flags: Any,
 ) -> int:
     """Read, validate and measure INPUT... without asking anything.
 
     Takes what `run` takes, job files too, and tells what `run` would do and which rows are bad.
     """
     job = read_job(inputs, sets, flags, needs=("source",))
+    if fix is not None:
+        return _fix(job, fix, sample, run_command(inputs, fix, flags, sets))
 
     from rowmill.rehearse import check as rehearse
 
@@ -158,6 +170,32 @@ def check(
         for line in lines_of(report):
             out(line)
     return int(getattr(report, "exit_code", 0))
+
+
+def _fix(job: Job, folder: str, sample: int | None, command: str) -> int:
+    from rowmill.mend import fix
+
+    fixed = fix(job, folder, sample=sample, command=command)
+    if wants_json():
+        out_json(fixed.record())
+    else:
+        for line in lines_of(fixed):
+            out(line)
+    return fixed.exit_code
+
+
+def run_command(
+    inputs: Sequence[str], folder: str, flags: dict[str, Any], sets: Sequence[str]
+) -> str:
+    """The command that runs over `folder` instead of the inputs, as a shell reads it."""
+    words = ["rowmill", "run", *(name for name in inputs if name.endswith(".toml")), folder]
+    for name, value in flags.items():
+        if value is not None:
+            words += [f"--{name}", str(value)]
+    for value in sets:
+        words += ["--set", value]
+    told = shlex.join(words)
+    return told if flags.get("output") else f"{told} -o OUT"
 
 
 def read_job(

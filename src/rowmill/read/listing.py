@@ -30,6 +30,8 @@ _FIRST_BYTES = (
     (b"\x28\xb5\x2f\xfd", "is compressed with Zstandard; unpack it"),
     (b"PAR1", "is Parquet; this version reads JSON Lines"),
 )
+ENCODING_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+"""What text in UTF-16 and UTF-32 begins with."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -42,12 +44,17 @@ class Found(msgspec.Struct, frozen=True):
     mtime_ns: int
 
 
-def list_files(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
+def list_files(
+    paths: Sequence[str], *, any_encoding: bool = False
+) -> tuple[list[Found], list[str]]:
     """Files that the paths stand for, and notes on what was passed over.
+
+    Args:
+        any_encoding: take text in UTF-16 and UTF-32 too, which is mended but never run.
 
     Raises: BadSource, naming every path that cannot be read.
     """
-    listing = _Listing()
+    listing = _Listing(any_encoding=any_encoding)
     for path in paths:
         listing.add(path)
     if not paths:
@@ -67,7 +74,8 @@ def _one_or_list(problems: Sequence[str]) -> str:
 class _Listing:
     """What has been found so far, path by path."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, any_encoding: bool) -> None:
+        self._any_encoding = any_encoding
         self.found: list[Found] = []
         self.problems: list[str] = []
         self.skipped: Counter[str] = Counter()
@@ -183,7 +191,7 @@ class _Listing:
         self._real_paths.add(real_path)
         try:
             state = path.stat()
-            problem = _problem_of(path, state)
+            problem = _problem_of(path, state, any_encoding=self._any_encoding)
         except OSError as error:
             problem = f"cannot be read ({error.strerror})"
         if problem:
@@ -212,7 +220,7 @@ def _is_empty(path: Path) -> bool:
     return stat.S_ISREG(state.st_mode) and state.st_size == 0
 
 
-def _problem_of(path: Path, state: os.stat_result) -> str:
+def _problem_of(path: Path, state: os.stat_result, *, any_encoding: bool) -> str:
     """Why a file cannot be an input, from its kind and its first bytes; empty where it can."""
     if not stat.S_ISREG(state.st_mode):
         return "not a regular file; copy what it gives into a file first"
@@ -222,9 +230,10 @@ def _problem_of(path: Path, state: os.stat_result) -> str:
         return "its path is not valid UTF-8; rename it"
     with path.open("rb") as file:
         head = file.read(256)
-    for first_bytes, problem in _FIRST_BYTES:
-        if head.startswith(first_bytes):
-            return problem
+    if not (any_encoding and head.startswith(ENCODING_MARKS)):
+        for first_bytes, problem in _FIRST_BYTES:
+            if head.startswith(first_bytes):
+                return problem
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if path.suffix.lower() == ".json" and text.startswith(b"["):
         return "holds one JSON array; this version reads one JSON object a line"

@@ -57,11 +57,10 @@ def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
         wraps_text=is_chat if has_template else is_chat and job.kind == "chat",
         system=job.system,
     )
-    id_column = job.validate_.id_column
     rules = Rules(
         way=way,
         samplings=Samplings(job.sampling, limits),
-        ids=IdColumns((id_column,) if id_column else ("custom_id", "id")),
+        ids=id_columns(job),
         prefix=job.output.prefix,
     )
     way_in: JinjaRows | TemplateRows | FreeRows
@@ -77,6 +76,12 @@ def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
         prefix=job.output.prefix,
     )
     return Recipe(request=way_in, id_of=rules.ids.of, wanted=wanted)
+
+
+def id_columns(job: Job) -> IdColumns:
+    """Where the rows of a job have their ids."""
+    named = job.validate_.id_column
+    return IdColumns((named,) if named else ("custom_id", "id"))
 
 
 def validate(row: AnyRow, recipe: Recipe) -> Request:
