@@ -111,7 +111,13 @@ def fix(job: Job, folder: str, *, sample: int | None = None, command: str = "") 
             raise BadSource(reason=reason)
         if job.validate_.duplicate_ids == "error":
             recipe = understand(job).recipe
-            repeats = Repeats(storage, names, recipe=recipe, columns=id_columns(job))
+            repeats = Repeats(
+                storage,
+                names,
+                recipe=recipe,
+                columns=id_columns(job),
+                with_folders=job.read.partitions == "hive",
+            )
             new_ids = repeats.mend()
             for copy in files:
                 copy.mends.ids = new_ids.get(copy.copy, 0)

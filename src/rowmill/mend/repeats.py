@@ -28,6 +28,7 @@ from rowmill.ids import SeenIds
 from rowmill.mend.lines import is_utf8
 from rowmill.mend.text import BLOCK_BYTES, Piece, whole_lines
 from rowmill.read.jsonl import MAX_LINE_BYTES
+from rowmill.read.partitions import line_adder, partitions_of
 from rowmill.rows import Row
 from rowmill.storage import LocalStorage
 from rowmill.storage.drafts import open_draft
@@ -53,9 +54,14 @@ class Repeats:
         *,
         recipe: Recipe,
         columns: IdColumns,
+        with_folders: bool = False,
     ) -> None:
+        """Copies to look through; `with_folders`: folders such as `region=007` are columns of their rows."""
         self._storage, self._names = storage, names
         self._recipe, self._columns = recipe, columns
+        self._as_read = [
+            line_adder(partitions_of(name) if with_folders else ()) for name in names
+        ]
         self._seen = SeenIds(confirm=self._id_at)
         self._others = SeenIds(confirm=lambda _: b"")
         """Ids of rows that cannot be asked: they may repeat, but are no new ids for others."""
@@ -87,7 +93,7 @@ class Repeats:
             if piece.is_long:
                 continue
             keys, lines = zip(*_placed(piece.text, key), strict=True)
-            ids = [self._id_of(line) for line in lines]
+            ids = [self._id_of(line, file) for line in lines]
             repeated.extend(at for at, _ in self._seen.add(ids, keys))
             bad = [
                 (at, line) for at, line, id_ in zip(keys, lines, ids, strict=True) if not id_
@@ -119,7 +125,7 @@ class Repeats:
         tries = 0
         while left:
             tries += 1
-            for at, new in self._free(left, [self._id_of(lines[at]) for at in left], tries):
+            for at, new in self._free(left, [self._id_of(lines[at], at >> OFFSET_BITS) for at in left], tries):
                 lines[at] = self._with_id(lines[at], new)
                 left.remove(at)
         return b"\n".join([*lines.values(), b""])
@@ -154,12 +160,12 @@ class Repeats:
                 return line[:start] + _text_of(line[start:stop]) + number + line[stop:]
         return line
 
-    def _id_of(self, line: bytes) -> bytes:
+    def _id_of(self, line: bytes, file: int) -> bytes:
         """Id of a row that can be asked."""
         if len(line) > MAX_LINE_BYTES or b"\0" in line or not is_utf8(line):
             return b""
         try:
-            return self._recipe.request(Row(0, line)).id
+            return self._recipe.request(Row(0, self._as_read[file](line))).id
         except RowError:
             return b""
 
@@ -175,7 +181,7 @@ class Repeats:
                 if self._opened is not None:
                     self._opened[1].close()
                 self._opened = file, FileIO(path)
-            return self._id_of(_line_at(self._opened[1].fileno(), offset))
+            return self._id_of(_line_at(self._opened[1].fileno(), offset), file)
         except OSError as error:
             raise _unreadable(path, error) from error
 
