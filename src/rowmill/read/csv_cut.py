@@ -1,7 +1,7 @@
-"""Text -> record ends: where the records of a CSV file end, quotes followed exactly, block by block.
+r"""Text -> record ends: where the records of a CSV file end, quotes followed exactly, block by block.
 
 Promises: the ends that Python's `csv` module finds, however the text is cut into blocks. A record ends
-with `\\n`, `\\r\\n` or a lone `\\r` that stands in no quotes; a quote opens at the start of a field alone,
+with `\n`, `\r\n` or a lone `\r` that stands in no quotes; a quote opens at the start of a field alone,
 elsewhere it is text; text behind a closing quote belongs to the field.
 Knows nothing of: files, columns, what a field says.
 Memory: the block, and about three times its size for a moment.
@@ -123,7 +123,7 @@ class RecordCutter:
         return self._quotes.is_inside
 
     def feed(self, block: bytes) -> tuple[int, int]:
-        """Take in more text.
+        r"""Take in more text.
 
         Returns: end of the last complete record so far, as offset in all text fed; the number of records
             up to there, blank ones counted. An end at the very `\r` that ends a block is told with the
@@ -187,9 +187,27 @@ def record_ends(text: bytes, layout: CsvLayout) -> Offsets:
     return np.concatenate((cutter.ends(text), cutter.last_ends()))
 
 
+def delimiters(text: bytes, layout: CsvLayout) -> Offsets:
+    """Positions of the delimiters of a whole text that stand in no quotes: each ends a field."""
+    quotes = Quotes(layout)
+    parts = [np.empty(0, np.int64)]
+    for at in range(0, len(text), WINDOW_BYTES):
+        window = text[at : at + WINDOW_BYTES]
+        marks = np.frombuffer(window, np.uint8)
+        is_mark = marks == ord(layout.delimiter)
+        was_inside = quotes.is_inside
+        inside = quotes.inside(window, marks)
+        if inside is not None:
+            is_mark &= ~inside
+        elif was_inside:
+            continue
+        parts.append(np.flatnonzero(is_mark) + at)
+    return np.concatenate(parts)
+
+
 def _line_ends(window: bytes, text: Bytes) -> Truths:
-    """Whether a line ends with each byte, quotes not regarded. `\\r\\n` is one end."""
-    is_end = text == LF
+    r"""Whether a line ends with each byte, quotes not regarded. `\r\n` is one end."""
+    is_end: Truths = text == LF
     if b"\r" in window:
         is_cr = text == CR
         is_cr[:-1] &= ~is_end[1:]
