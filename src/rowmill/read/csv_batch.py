@@ -163,7 +163,7 @@ def _is_utf8(text: bytes) -> bool:
 
     if text.isascii():
         return True
-    bounds = np.array([0, len(text)], np.int64)
+    bounds = np.array([0, len(text)], np.int64).tobytes()
     array = pa.LargeStringArray.from_buffers(1, pa.py_buffer(bounds), pa.py_buffer(text))
     try:
         array.validate(full=True)

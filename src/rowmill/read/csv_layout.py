@@ -44,6 +44,8 @@ def read_layout(
     record, end = _first_record(head, layout, read, name, is_whole=is_whole)
     fields = fields_of(record, layout)
     if read.header:
+        if reason := why_no_text(record):
+            raise _refused(name, f"its header cannot be read: {reason}")
         columns = _names(fields, name)
     else:
         columns, end = tuple(f"column{at}" for at in range(1, len(fields) + 1)), 0
@@ -109,9 +111,6 @@ def _without_line_end(record: bytes) -> bytes:
 
 def _names(fields: list[bytes], name: str) -> tuple[str, ...]:
     """Column names of a header; one that is empty is called by its place, `column3`."""
-    for at, field in enumerate(fields, 1):
-        if reason := why_no_text(field):
-            raise _refused(name, f"the name of column {at} has {reason}")
     names = [field.decode() or f"column{at}" for at, field in enumerate(fields, 1)]
     twice = [column for column, count in Counter(names).items() if count > 1]
     if twice:
