@@ -122,15 +122,10 @@ def read_text(
 
 
 def by_csv_module(text: str, layout: CsvLayout) -> list[list[str]]:
-    quoting = csv.QUOTE_MINIMAL if layout.quote else csv.QUOTE_NONE
-    return list(
-        csv.reader(
-            io.StringIO(text, newline=""),
-            delimiter=layout.delimiter,
-            quotechar=layout.quote or None,
-            quoting=quoting,
-        )
-    )
+    lines = io.StringIO(text, newline="")
+    if not layout.quote:
+        return list(csv.reader(lines, delimiter=layout.delimiter, quoting=csv.QUOTE_NONE))
+    return list(csv.reader(lines, delimiter=layout.delimiter, quotechar=layout.quote))
 
 
 def expected(text: str, layout: CsvLayout) -> list[Read]:
@@ -351,6 +346,16 @@ def test_bad_records_have_a_reason_and_the_fields_that_are_there(tmp_path: Path)
         4: "a raw NUL byte at position 3 of the record",
         6: "a quote is never closed, all that follows is one field",
     }
+
+
+@pytest.mark.parametrize("bad", [b"1", b"1,2,3", b"\xe9,2", b"1,\0", b"\0,2", b'"\xff",2'])
+def test_a_bad_record_spoils_no_neighbour(tmp_path: Path, bad: bytes) -> None:
+    (tmp_path / "in.csv").write_bytes(b"1,2\n" + bad + b"\n3,4\n")
+
+    found = read(shard_of(tmp_path / "in.csv", COMMA))
+
+    assert [row.is_bad for row in found] == [False, True, False]
+    assert [found[0].values, found[2].values] == [("1", "2"), ("3", "4")]
 
 
 @pytest.mark.parametrize("block", [7, 64, 1 << 20])

@@ -42,15 +42,10 @@ def in_blocks(text: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
 
 def records_of(text: str, layout: CsvLayout) -> list[list[str]]:
     """What Python's csv module reads."""
-    quoting = csv.QUOTE_MINIMAL if layout.quote else csv.QUOTE_NONE
-    return list(
-        csv.reader(
-            io.StringIO(text, newline=""),
-            delimiter=layout.delimiter,
-            quotechar=layout.quote or None,
-            quoting=quoting,
-        )
-    )
+    lines = io.StringIO(text, newline="")
+    if not layout.quote:
+        return list(csv.reader(lines, delimiter=layout.delimiter, quoting=csv.QUOTE_NONE))
+    return list(csv.reader(lines, delimiter=layout.delimiter, quotechar=layout.quote))
 
 
 def cut(text: bytes, layout: CsvLayout, sizes: Sequence[int]) -> list[bytes]:

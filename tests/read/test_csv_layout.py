@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rowmill.config import ReadConfig
@@ -11,7 +13,7 @@ from rowmill.rows import CsvLayout
 
 
 def layout_of(
-    text: bytes, *, name: str = "in.csv", is_all: bool = True, **read: object
+    text: bytes, *, name: str = "in.csv", is_all: bool = True, **read: Any
 ) -> tuple[CsvLayout, int]:
     return read_layout(text, is_all=is_all, read=ReadConfig.model_validate(read), name=name)
 
@@ -59,7 +61,7 @@ def test_without_a_header_columns_are_counted() -> None:
     ],
 )
 def test_a_delimiter_that_is_not_set_comes_from_the_name(
-    name: str, read: dict[str, str], delimiter: str
+    name: str, read: dict[str, Any], delimiter: str
 ) -> None:
     assert layout_of(b"a\n", name=name, **read)[0].delimiter == delimiter
 
@@ -86,7 +88,7 @@ def test_an_empty_quote_means_nothing() -> None:
     ],
 )
 def test_what_names_no_columns_is_refused(
-    text: bytes, read: dict[str, object], words: str
+    text: bytes, read: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(BadSource) as refused:
         layout_of(text, **read)

@@ -97,8 +97,8 @@ def _within(piece: _Piece, first: int, last: int, layout: CsvLayout) -> _Piece |
         return piece
     bounds = np.concatenate((np.zeros(1, np.int64), record_ends(records.text, layout)))
     text = records.text[bounds[begin] : bounds[end]]
-    is_open = records.is_open and end == records.num_records
-    return _Piece(piece.ordinal + begin, Records(text, end - begin, is_open=is_open))
+    # A record that is left open is a piece of its own, so none of it is cut here.
+    return _Piece(piece.ordinal + begin, Records(text, end - begin))
 
 
 def _pieces(
@@ -141,7 +141,7 @@ class _Gathering:
         begin = max(self._begin - self._at, 0)
         if count > self.count:
             upto = end - self._at
-            text = b"".join((*self._held, block[begin:upto]))
+            text = b"".join((*self._held, memoryview(block)[begin:upto]))
             yield self._kept(text, count)
             begin, self._begin, self._held = upto, end, []
         self._held.append(block[begin:])

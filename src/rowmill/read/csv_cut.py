@@ -61,11 +61,11 @@ class Quotes:
         behind = allowed << np.uint64(1)
         behind[1:] |= allowed[:-1] >> np.uint64(63)
         behind[0] |= np.uint64(self._may_open)
-        if (opening & ~behind).any() or (opening[0] & 1 and not self._may_open):
+        if (opening & ~behind).any():
             is_quote = self._walked(is_quote, starts)
             inside = self._parity(is_quote)
         self.is_inside = bool(inside[-1] >> np.uint64(63))
-        self._may_open = bool(starts[-1] or (is_quote[-1] and not self.is_inside))
+        self._may_open = bool(starts[-1] or is_quote[-1])
         return np.unpackbits(inside.view(np.uint8), count=len(text), bitorder="little").view(
             np.bool_
         )
