@@ -64,9 +64,11 @@ def tables(
         piece = _within(whole, first, last, layout)
         if piece is None:
             continue
-        long_bytes = piece.long_bytes
-        rows = reader.not_kept(long_bytes) if long_bytes else reader.rows(piece.records)
-        yield from _sliced(piece.ordinal, rows)
+        if piece.long_bytes:
+            yield from _sliced(piece.ordinal, reader.not_kept(piece.long_bytes))
+            continue
+        for rows in reader.rows(piece.records):
+            yield from _sliced(piece.ordinal, rows)
 
 
 def _layout_of(shard: Shard) -> CsvLayout:

@@ -8,7 +8,7 @@ Memory: the text, about three times. Time: about 1 ms a MiB; a few times that wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,6 +20,9 @@ from rowmill.rows import CsvLayout
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+PART_ROWS = 10_000
+"""Where records are odd, so many are made at once: one by one they take a hundred bytes a field."""
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -56,12 +59,26 @@ class BatchReader:
         self._is_counting = not columns
         self._max_bytes = max_record_bytes
 
-    def rows(self, records: Records) -> Rows:
-        """The rows of records."""
-        batch = self._read(records.text) if self._may_be_plain(records) else None
-        if batch is not None and batch.num_rows == records.num_records:
-            return self._rows(np.arange(records.num_records), batch, {})
-        return self._sorted(records, batch)
+    def rows(self, records: Records) -> Iterator[Rows]:
+        """The rows of records, all at once where they are plain."""
+        plain = self._read(records.text) if self._may_be_plain(records) else None
+        if plain is not None and plain.num_rows == records.num_records:
+            yield self._rows(np.arange(records.num_records), plain, {})
+            return
+        sorting = Sorting(
+            records.text,
+            self._layout,
+            is_open=records.is_open,
+            max_record_bytes=self._max_bytes,
+        )
+        offsets = np.flatnonzero(~sorting.is_blank)
+        good = sorting.is_good[offsets]
+        if plain is not None and good.all() and plain.num_rows == len(good):
+            yield self._rows(offsets, plain, {})
+            return
+        for at in range(0, len(offsets), PART_ROWS):
+            stop = at + PART_ROWS
+            yield self._sorted(sorting, offsets[at:stop], good[at:stop])
 
     def not_kept(self, num_bytes: int) -> Rows:
         """The row of one record that is too long, all of its values null."""
@@ -113,35 +130,19 @@ class BatchReader:
             return None
         return _one_batch(table) if table.num_rows else None
 
-    def _sorted(self, records: Records, plain: pa.RecordBatch | None) -> Rows:
-        """Rows of records some of which are blank or bad: good ones by Arrow, bad ones one by one.
-
-        Args:
-            plain: what Arrow made of the text as it is.
-        """
-        sorting = Sorting(
-            records.text,
-            self._layout,
-            is_open=records.is_open,
-            max_record_bytes=self._max_bytes,
-        )
-        offsets = np.flatnonzero(~sorting.is_blank)
-        good = sorting.is_good[offsets]
-        if plain is not None and good.all() and plain.num_rows == len(good):
-            return self._rows(offsets, plain, {})
+    def _sorted(self, sorting: Sorting, offsets: Offsets, good: Truths) -> Rows:
+        """Rows of the records at `offsets`: those that are `good` by Arrow, the others one by one."""
         batch = self._read(b"".join(map(sorting.whole, offsets[good].tolist())))
         if batch is None or batch.num_rows != np.count_nonzero(good):
             # Arrow and we do not agree on what a record is: what it says is not used.
-            good[:] = False
+            good = np.zeros_like(good)
             batch = None
         odd = offsets[~good].tolist()
-        bad = {
-            place: reason
-            for place, at in zip(np.flatnonzero(~good).tolist(), odd, strict=True)
-            if (reason := sorting.why_bad(at))
-        }
-        by_hand = self._made([sorting.fields(at) for at in odd])
-        return self._rows(offsets, _merged(batch, by_hand, good), bad)
+        fields = [sorting.fields(at) for at in odd]
+        reasons = map(sorting.why_bad, odd, map(len, fields))
+        places = np.flatnonzero(~good).tolist()
+        bad = {place: why for place, why in zip(places, reasons, strict=True) if why}
+        return self._rows(offsets, _merged(batch, self._made(fields), good), bad)
 
     def _made(self, records: Sequence[Sequence[bytes]]) -> pa.RecordBatch:
         """Fields as a batch: those over are left out, missing ones and such as are no UTF-8 are null."""

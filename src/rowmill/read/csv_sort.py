@@ -38,13 +38,13 @@ class Sorting:
             return []
         return fields_of(self._record(at), self._layout)
 
-    def why_bad(self, at: int) -> str:
-        """Why record `at` is no row; empty where it is one."""
+    def why_bad(self, at: int, num_fields: int) -> str:
+        """Why record `at`, which has so many fields, is no row; empty where it is one."""
         if self._num_bytes(at) > self._max_bytes:
             return too_long(self._num_bytes(at), self._max_bytes)
         is_open = self._is_open and at == len(self._stops) - 1
         num_columns = len(self._layout.columns)
-        return why_bad(self._record(at), len(self.fields(at)), num_columns, is_open=is_open)
+        return why_bad(self._record(at), num_fields, num_columns, is_open=is_open)
 
     def _record(self, at: int) -> bytes:
         return self._text[self._starts[at] : self._ends[at]]
