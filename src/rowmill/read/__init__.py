@@ -9,6 +9,7 @@ Memory: one chunk a reader; a record a file and a shard.
 from rowmill.read.badline import BadLine
 from rowmill.read.jsonl import line_of, read_lines, read_spans
 from rowmill.read.source import Source, SourceFile, changed, open_recorded, open_source
+from rowmill.read.tables import read_tables, schema_of
 
 __all__ = [
     "BadLine",
@@ -20,4 +21,6 @@ __all__ = [
     "open_source",
     "read_lines",
     "read_spans",
+    "read_tables",
+    "schema_of",
 ]
