@@ -32,6 +32,8 @@ from rowmill.write.packed import open_packer
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rowmill.write.sinks import Sink
+
 T = TypeVar("T")
 JSON_LINES = Form()
 
@@ -189,14 +191,9 @@ def write_table(
 
     from rowmill.write.sinks import open_sink
 
-    num_rows = 0
     file = _PartFile(storage, name)
     try:
-        sink = open_sink(form, schema, file.write)
-        for batch in rows:
-            num_rows += batch.num_rows
-            sink.add(batch)
-        sink.finish()
+        num_rows = _fill(open_sink(form, schema, file.write), rows)
         return file.finish(num_rows)
     except pa.ArrowException as error:
         file.abandon()
@@ -204,6 +201,19 @@ def write_table(
     except BaseException:
         file.abandon()
         raise
+
+
+def _fill(sink: Sink, rows: Iterator[pa.RecordBatch]) -> int:
+    num_rows = 0
+    try:
+        for batch in rows:
+            num_rows += batch.num_rows
+            sink.add(batch)
+        sink.finish()
+    except BaseException:
+        sink.abandon()
+        raise
+    return num_rows
 
 
 def _not_held(name: str, form: Form, error: Exception) -> StorageError:

@@ -37,7 +37,10 @@ SCALARS: list[Typed] = [
     (pa.binary(), st.binary(max_size=8)),
     (pa.large_binary(), st.binary(max_size=8)),
     (pa.binary(3), st.binary(min_size=3, max_size=3)),
-    (pa.decimal128(10, 2), st.integers(-(10**9), 10**9).map(lambda n: decimal.Decimal(n) / 100)),
+    (
+        pa.decimal128(10, 2),
+        st.integers(-(10**9), 10**9).map(lambda n: decimal.Decimal(n) / 100),
+    ),
     (pa.date32(), st.dates()),
     (pa.timestamp("us"), st.datetimes()),
     (pa.timestamp("us", "Europe/Rome"), st.datetimes(timezones=st.just(dt.UTC))),
@@ -76,7 +79,9 @@ def maybe(typed: Typed) -> st.SearchStrategy[Any]:
     return st.one_of(st.none(), typed[1])
 
 
-TOP_ONLY = [t[0] for t in SCALARS if pa.types.is_dictionary(t[0]) or pa.types.is_string_view(t[0])]
+TOP_ONLY = [
+    t[0] for t in SCALARS if pa.types.is_dictionary(t[0]) or pa.types.is_string_view(t[0])
+]
 PLAIN = st.sampled_from([t for t in SCALARS if t[0] not in TOP_ONLY])
 TYPES = st.one_of(st.sampled_from(SCALARS), nested(st.one_of(PLAIN, nested(PLAIN))))
 
@@ -141,7 +146,7 @@ def json_rows(draw: st.DrawFn, most: int = 8) -> list[dict[str, Any]]:
     """Rows whose columns are of one kind, or of any."""
     kinds = {
         name: draw(ALIKE)
-        for name in draw(st.lists(st.sampled_from("uvwxyz\"é "), max_size=4, unique=True))
+        for name in draw(st.lists(st.sampled_from('uvwxyz"é '), max_size=4, unique=True))
     }
     rows = []
     for _ in range(draw(st.integers(1, most))):

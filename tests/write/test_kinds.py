@@ -100,7 +100,10 @@ def test_values_come_back_equal_from_their_column(
         (["[]", "null"], pa.list_(pa.string())),
         (["[1]", "[2.5]"], pa.list_(pa.float64())),
         (["true", "1"], None),
-        (['{"b":1,"a":2}', '{"a":1,"b":null}'], pa.struct([("b", pa.int64()), ("a", pa.int64())])),
+        (
+            ['{"b":1,"a":2}', '{"a":1,"b":null}'],
+            pa.struct([("b", pa.int64()), ("a", pa.int64())]),
+        ),
         (['{"a":1}', '{"a":1,"b":2}'], None),
         (["[" * 40 + "]" * 40], None),
         (['[{"a":1},{"a":"x"}]'], None),

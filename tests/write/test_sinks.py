@@ -124,7 +124,12 @@ def test_row_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     content = written(Form("parquet"), batch.schema, [batch] * 7)
 
     file = pq.ParquetFile(io.BytesIO(content))
-    assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [8, 8, 8, 4]
+    assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [
+        8,
+        8,
+        8,
+        4,
+    ]
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])

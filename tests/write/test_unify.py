@@ -100,7 +100,9 @@ def test_no_value_changes_under_the_unified_schema(
     picked: list[tuple[pa.DataType, list[Any]]], first: int, stop: int
 ) -> None:
     arrays = [pa.array(values, type_) for type_, values in picked]
-    batches = [pa.record_batch({"c": array}).slice(first, max(stop - first, 0)) for array in arrays]
+    batches = [
+        pa.record_batch({"c": array}).slice(first, max(stop - first, 0)) for array in arrays
+    ]
     schema, notes = unify([batch.schema for batch in batches])
     field = schema.field("c")
 
@@ -148,7 +150,9 @@ def test_absent_columns_are_null_and_new_ones_come_behind() -> None:
 
     assert schema.names == ["a", "b", "c"]
     assert fit(second, schema).to_pylist() == [{"a": 2, "b": None, "c": True}]
-    assert notes == ["column `a` is `int64`, `int8` in different files; results hold it as `int64`"]
+    assert notes == [
+        "column `a` is `int64`, `int8` in different files; results hold it as `int64`"
+    ]
 
 
 def test_a_column_of_json_text_makes_json_text_of_the_others() -> None:
@@ -162,7 +166,9 @@ def test_a_column_of_json_text_makes_json_text_of_the_others() -> None:
 
 
 def test_metadata_stays_where_all_files_agree() -> None:
-    one = pa.schema([pa.field("a", pa.int8(), metadata={"u": "m", "v": "1"})], {"k": "1", "l": "2"})
+    one = pa.schema(
+        [pa.field("a", pa.int8(), metadata={"u": "m", "v": "1"})], {"k": "1", "l": "2"}
+    )
     two = pa.schema([pa.field("a", pa.int64(), metadata={"u": "m"})], {"k": "1", "l": "3"})
 
     schema, _ = unify([one, two])

@@ -45,8 +45,6 @@ def carried_columns(limits: Limits, form: Form, prefix: str) -> Columns:
 
     Raises: StorageError where the source cannot be read, or has more columns than a table can have.
     """
-    import pyarrow as pa
-
     lines = [(shard, limit) for shard, limit in limits if shard.format == "jsonl"]
     # CSV knows no types: where nothing else comes, values keep their text.
     as_text = form.format == "csv" and len(lines) == len(limits)
@@ -57,8 +55,7 @@ def carried_columns(limits: Limits, form: Form, prefix: str) -> Columns:
         if key in schemas:
             continue
         found = json_schema if not key else schema_of(shard)
-        if found is not None:
-            schemas[key] = _without_clashes(found, prefix)
+        schemas[key] = _without_clashes(found, prefix)
     schema, notes = unify(list(schemas.values()))
     if form.format != "csv":
         schema, more = storable_schema(schema, form.format)

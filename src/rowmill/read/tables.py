@@ -32,8 +32,24 @@ def read_tables(
     return tables
 
 
-def schema_of(shard: Shard) -> pa.Schema | None:
-    """Columns of a shard of a table; None where it has no row to tell."""
+def schema_of(shard: Shard) -> pa.Schema:
+    """Columns of a shard of a table, be it without rows.
+
+    Raises: StorageError, BadSource where the file cannot be read.
+    """
     for table in read_tables(shard, first=0, stop=min(1, shard.num_lines)):
         return table.batch.schema
-    return None
+    return _schema_without_rows(shard)
+
+
+def _schema_without_rows(shard: Shard) -> pa.Schema:
+    import pyarrow as pa
+
+    if shard.csv is not None:
+        schema = pa.schema([(name, pa.string()) for name in shard.csv.columns])
+    else:
+        schema = importlib.import_module(f"rowmill.read.{shard.format}").schema(shard.path)
+    for name, _ in shard.partitions:
+        if name not in schema.names:
+            schema = schema.append(pa.field(name, pa.string()))
+    return schema

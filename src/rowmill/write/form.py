@@ -59,17 +59,12 @@ def form_of(output: OutputConfig, shards: Iterable[Shard]) -> Form:
 
     Raises: ConfigError for a compression that the format does not know.
     """
-    format_: FileFormat
-    if output.format == "auto":
+    format_, compression = output.format, output.compression
+    if format_ == "auto":
         formats = {shard.format for shard in shards}
         format_ = "parquet" if formats and formats <= {"parquet", "arrow"} else "jsonl"
-    else:
-        format_ = output.format
-    compression: Compression
-    if output.compression == "auto":
+    if compression == "auto":
         compression = "zstd" if format_ == "parquet" else "none"
-    else:
-        compression = output.compression
     if format_ == "arrow" and compression == "gzip":
         reason = (
             "`output.compression` is `gzip`, which Arrow files do not know;"

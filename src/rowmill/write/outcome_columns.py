@@ -64,17 +64,18 @@ class OutcomeColumns:
 
 def _as_raw(struct: type[msgspec.Struct], hints: dict[str, Any]) -> type[msgspec.Struct]:
     """The struct with fields that become JSON text left raw, unknown ones passed over."""
-    fields = []
-    for field in msgspec.structs.fields(struct):
-        if field.name in hints:
-            fields.append((field.name, _raw_type(hints[field.name]), _default(field)))
+    fields = [
+        (field.name, _raw_type(hints[field.name]), _default(field))
+        for field in msgspec.structs.fields(struct)
+        if field.name in hints
+    ]
     names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
     return msgspec.defstruct(f"Raw{struct.__name__}", fields, rename=names, kw_only=True)
 
 
 def _raw_type(hint: Any) -> Any:
     if _element(hint) is Choice:
-        return list[_as_raw(Choice, typing.get_type_hints(Choice))]  # type: ignore[misc]
+        return list[_as_raw(Choice, typing.get_type_hints(Choice))]
     return msgspec.Raw if _arrow_type(hint) is None else hint
 
 

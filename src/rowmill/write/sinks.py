@@ -7,11 +7,13 @@ Memory: one row group, at most `GROUP_ROWS` rows or about `GROUP_BYTES`, or the 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rowmill.write.csv_text import csv_header, csv_records
 from rowmill.write.form import Form
+from rowmill.write.packed import open_packer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +35,10 @@ class Sink(Protocol):
         """Write what is left, and the end of the file."""
         ...
 
+    def abandon(self) -> None:
+        """Write no more; `finish` must not have been called."""
+        ...
+
 
 def open_sink(form: Form, schema: pa.Schema, write: Write) -> Sink:
     """Begin a file of a table's format; its bytes go to `write`.
@@ -40,29 +46,32 @@ def open_sink(form: Form, schema: pa.Schema, write: Write) -> Sink:
     Raises: (all of it) pyarrow.ArrowException for a value that the format does not hold.
     """
     if form.format == "csv":
-        return _CsvSink(schema, write)
-    if form.format == "parquet":
-        return _Grouped(_parquet(schema, form, write))
-    return _Grouped(_arrow(schema, form, write))
+        return _CsvSink(schema, form, write)
+    stream = _Stream(write)
+    open_writer = _parquet if form.format == "parquet" else _arrow
+    return _Grouped(open_writer(schema, form, stream), stream)
 
 
 class _CsvSink:
-    def __init__(self, schema: pa.Schema, write: Write) -> None:
-        self._write = write
-        write(csv_header(schema))
+    def __init__(self, schema: pa.Schema, form: Form, write: Write) -> None:
+        self._write, self._packer = write, open_packer(form.compression)
+        write(self._packer.pack(csv_header(schema)))
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._write(csv_records(batch))
+        self._write(self._packer.pack(csv_records(batch)))
 
     def finish(self) -> None:
+        self._write(self._packer.finish())
+
+    def abandon(self) -> None:
         pass
 
 
 class _Grouped:
     """Batches are gathered into row groups."""
 
-    def __init__(self, writer: Any) -> None:
-        self._writer = writer
+    def __init__(self, writer: Any, stream: _Stream) -> None:
+        self._writer, self._stream = writer, stream
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
@@ -80,6 +89,12 @@ class _Grouped:
         self._flush()
         self._writer.close()
 
+    def abandon(self) -> None:
+        # A writer that is not closed closes itself when it is thrown away, and writes an end.
+        self._stream.mute()
+        with contextlib.suppress(Exception):
+            self._writer.close()
+
     def _flush(self) -> None:
         import pyarrow as pa
 
@@ -95,11 +110,15 @@ class _Stream:
     def __init__(self, write: Write) -> None:
         self._write = write
         self._at = 0
-        self.closed = False
+        self.closed = self._is_mute = False
+
+    def mute(self) -> None:
+        self._is_mute = True
 
     def write(self, content: Any) -> int:
         piece = bytes(content)
-        self._write(piece)
+        if not self._is_mute:
+            self._write(piece)
         self._at += len(piece)
         return len(piece)
 
@@ -122,18 +141,18 @@ class _Stream:
         return False
 
 
-def _parquet(schema: pa.Schema, form: Form, write: Write) -> Any:
+def _parquet(schema: pa.Schema, form: Form, stream: _Stream) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     return pq.ParquetWriter(
-        pa.PythonFile(_Stream(write), mode="w"), schema, compression=form.compression
+        pa.PythonFile(stream, mode="w"), schema, compression=form.compression
     )
 
 
-def _arrow(schema: pa.Schema, form: Form, write: Write) -> Any:
+def _arrow(schema: pa.Schema, form: Form, stream: _Stream) -> Any:
     import pyarrow as pa
 
     packed = None if form.compression == "none" else form.compression
     options = pa.ipc.IpcWriteOptions(compression=packed)
-    return pa.ipc.new_file(pa.PythonFile(_Stream(write), mode="w"), schema, options=options)
+    return pa.ipc.new_file(pa.PythonFile(stream, mode="w"), schema, options=options)

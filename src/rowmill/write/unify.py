@@ -196,8 +196,7 @@ def _cast_map(array: pa.Array, type_: pa.DataType) -> pa.Array:
     keys = cast(flat.field(0), type_.key_type)
     items = cast(flat.field(1), type_.item_type)
     mask = array.is_null() if array.null_count else None
-    made = pa.MapArray.from_arrays(_offsets(array, type_), keys, items, type=type_, mask=mask)
-    return made
+    return pa.MapArray.from_arrays(_offsets(array, type_), keys, items, type=type_, mask=mask)
 
 
 def _offsets(array: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -111,7 +111,7 @@ Kinds = list["pa.DataType"]
 Holds = Callable[["pa.DataType"], bool]
 
 
-def _widenings() -> list[tuple[Holds, Callable[[Kinds], "pa.DataType | None"]]]:
+def _widenings() -> list[tuple[Holds, Callable[[Kinds], pa.DataType | None]]]:
     """(whether a type belongs, the widest of such) in the order in which they are tried."""
     import pyarrow as pa
 
