@@ -188,7 +188,9 @@ def test_of_a_bad_row_nothing_is_carried_but_its_id(tmp_path: Path) -> None:
     assert table["p_error_kind"].to_pylist() == kinds
 
 
-@pytest.mark.parametrize("form", [Form("parquet", "gzip"), Form("arrow", "zstd"), Form("arrow")])
+@pytest.mark.parametrize(
+    "form", [Form("parquet", "gzip"), Form("arrow", "zstd"), Form("arrow")]
+)
 def test_polars_and_pyarrow_read_each_part(tmp_path: Path, form: Form) -> None:
     run = answered(tmp_path, MIXED)
 
@@ -261,7 +263,13 @@ def test_a_task_whose_order_was_lost_stands_in_input_order(tmp_path: Path) -> No
 def test_another_format_takes_the_place_of_the_first(tmp_path: Path) -> None:
     run = answered(tmp_path, MIXED)
 
-    for form in (Form(), Form("parquet"), Form("csv", "zstd"), Form(order="completion"), Form()):
+    for form in (
+        Form(),
+        Form("parquet"),
+        Form("csv", "zstd"),
+        Form(order="completion"),
+        Form(),
+    ):
         done = run.publish(form)
         assert run.storage.list("results/") == [part.name for part in done.parts]
         assert done == run.publish(form)
@@ -309,7 +317,9 @@ def test_more_keys_than_columns_are_refused_in_words(
 
 
 def test_types_are_the_same_however_shards_are_cut(tmp_path: Path) -> None:
-    lines = [json.dumps({"a": n, "b": [n, None], "c": {"x": n / 4, "y": []}}) for n in range(50)]
+    lines = [
+        json.dumps({"a": n, "b": [n, None], "c": {"x": n / 4, "y": []}}) for n in range(50)
+    ]
     whole = answered(tmp_path / "whole", [lines])
     shards = open_source([str(tmp_path / "whole/in")], shard_bytes=10**6).shards
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from rowmill.errors import ConfigError
 from rowmill.rows import Shard
 
 if TYPE_CHECKING:
@@ -55,22 +54,13 @@ class Form(msgspec.Struct, frozen=True):
 
 
 def form_of(output: OutputConfig, shards: Iterable[Shard]) -> Form:
-    """The form that a job asks for, for its input.
-
-    Raises: ConfigError for a compression that the format does not know.
-    """
+    """The form that a job asks for, for its input."""
     format_, compression = output.format, output.compression
     if format_ == "auto":
         formats = {shard.format for shard in shards}
         format_ = "parquet" if formats and formats <= {"parquet", "arrow"} else "jsonl"
     if compression == "auto":
         compression = "zstd" if format_ == "parquet" else "none"
-    if format_ == "arrow" and compression == "gzip":
-        reason = (
-            "`output.compression` is `gzip`, which Arrow files do not know;"
-            " allowed are `zstd` and `none`"
-        )
-        raise ConfigError(reason=reason)
     return Form(format_, compression, output.order)
 
 
