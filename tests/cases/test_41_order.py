@@ -9,7 +9,6 @@ from rowmill.report import status
 from tests.cases.command import (
     INPUTS,
     OK,
-    check_refused,
     check_whole,
     job,
     kill,
