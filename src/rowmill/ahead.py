@@ -1,7 +1,7 @@
 """Commits as they come -> results files, in a process of its own, while later rows are still being answered.
 
 Promises: a part gets its name once it is whole, as in publish.py; results count only once the run's own process
-has written `results/done.json`. When that process is gone, or this one fails, nothing is lost: publishing starts anew.
+has written `done.json`. When that process is gone, or this one fails, nothing is lost: publishing starts anew.
 Knows nothing of: leases, retries (a retried run is published at its end).
 Memory: a few thousand rows.
 Source: measured, 1,000,000 rows on two cores: publishing at the end 2.4 to 4 s, this way under 0.5 s are left.
@@ -22,19 +22,15 @@ from rowmill import rundir
 from rowmill.config import OutputConfig
 from rowmill.errors import StorageError
 from rowmill.flow import die_with_parent
+from rowmill.join.apart import INLINE_BYTES, cores
+from rowmill.join.lines import joined
+from rowmill.join.outcomes import OutcomeLines
+from rowmill.join.part import PartDone, PartSpec
 from rowmill.journal import Commit
-from rowmill.publish import (
-    INLINE_BYTES,
-    OutcomeLines,
-    PartDone,
-    PartSpec,
-    cores,
-    cut_parts,
-    joined,
-    write_lines,
-)
+from rowmill.publish import cut_parts, write_lines
 from rowmill.record import Cut, read_run
 from rowmill.storage import LocalStorage, Storage, open_storage
+from rowmill.write.form import Form, form_of
 from rowmill.write.segments import read_lines_of
 
 POLL_S = 0.1
@@ -47,9 +43,12 @@ class Orphaned(Exception):
 class Ahead:
     """The process, seen from the run."""
 
-    def __init__(self, storage: LocalStorage, *, prefix: str, part_bytes: int) -> None:
+    def __init__(
+        self, storage: LocalStorage, *, prefix: str, part_bytes: int, form: Form
+    ) -> None:
+        shape = [prefix, str(part_bytes), msgspec.json.encode(form).decode()]
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "rowmill.ahead", str(storage.root), prefix, str(part_bytes)],
+            [sys.executable, "-m", "rowmill.ahead", str(storage.root), *shape],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -75,14 +74,18 @@ class Ahead:
 def publishing_ahead(
     storage: Storage, cut: Cut, output: OutputConfig, *, pays: bool
 ) -> Iterator[Ahead | None]:
-    """Publish along with the run where it `pays`: and there is much input, a local disk, more than one core."""
-    size = sum(shard.stop - shard.start for shard in cut.shards)
-    is_local = isinstance(storage, LocalStorage)
-    if not (pays and is_local and size >= INLINE_BYTES and cores() > 1):
+    """Publish along with the run where it `pays`: and there is much input, a local disk, more than one core.
+
+    Tables need to know all types first, and completion order is known at the end.
+    """
+    size = sum(shard.weight for shard in cut.shards)
+    form = form_of(output, cut.shards)
+    can = form.is_lines and form.order == "input" and isinstance(storage, LocalStorage)
+    if not (pays and can and size >= INLINE_BYTES and cores() > 1):
         yield None
         return
     assert isinstance(storage, LocalStorage)
-    ahead = Ahead(storage, prefix=output.prefix, part_bytes=output.part_bytes)
+    ahead = Ahead(storage, prefix=output.prefix, part_bytes=output.part_bytes, form=form)
     try:
         yield ahead
     finally:
@@ -111,22 +114,25 @@ def _outcome_lines(storage: Storage, cut: Cut, parent: int) -> Iterator[list[byt
                 yield lines
 
 
-def _write_all(storage: Storage, prefix: str, part_bytes: int, parent: int) -> list[PartDone]:
+def _write_all(
+    storage: Storage, prefix: str, part_bytes: int, form: Form, parent: int
+) -> list[PartDone]:
     _wait_for(storage, rundir.RUN, parent)
     found = read_run(storage)
     assert found is not None
     cut = found[1]
     outcomes = OutcomeLines(_outcome_lines(storage, cut, parent))
-    specs: list[PartSpec] = cut_parts(cut, [], prefix, part_bytes)
-    return [write_lines(storage, spec.name, joined(spec, outcomes)) for spec in specs]
+    specs: list[PartSpec] = cut_parts(cut, [], prefix, part_bytes, form)
+    return [write_lines(storage, spec.name, joined(spec, outcomes), form) for spec in specs]
 
 
-def _main(root: str, prefix: str, part_bytes: str) -> int:
+def _main(root: str, prefix: str, part_bytes: str, shape: str) -> int:
     """What the process does: the parts on stdout as JSON, or a status that is not 0."""
     parent = os.getppid()
     die_with_parent()
     try:
-        parts = _write_all(open_storage(root), prefix, int(part_bytes), parent)
+        form = msgspec.json.decode(shape, type=Form)
+        parts = _write_all(open_storage(root), prefix, int(part_bytes), form, parent)
     except (StorageError, Orphaned):
         return 3
     sys.stdout.buffer.write(msgspec.json.encode(parts))
@@ -134,4 +140,4 @@ def _main(root: str, prefix: str, part_bytes: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(*sys.argv[1:4]))
+    sys.exit(_main(*sys.argv[1:5]))

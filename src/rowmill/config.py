@@ -183,13 +183,20 @@ class OutputConfig(Part):
     prefix: str = Field(default="rowmill_", pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")
     """What the names of result columns begin with."""
     part_bytes: int = Field(default=256 * 2**20, ge=2**16)
-    """Size of a results file, about."""
+    """Size of a results file before compression, about."""
     format: Literal["auto", "jsonl", "parquet", "arrow", "csv"] = "auto"
     """What results are written as. `auto`: Parquet where all input is Parquet or Arrow, else JSON Lines."""
     compression: Literal["auto", "none", "gzip", "zstd"] = "auto"
-    """Of results files. `auto`: zstd inside Parquet, none elsewhere."""
+    """Of results files; Arrow knows no gzip. `auto`: zstd inside Parquet, none elsewhere."""
     order: Literal["input", "completion"] = "input"
-    """Rows of results as they stand in the input, or as they were answered."""
+    """Rows of results as they stand in the input, or task by task as they were answered."""
+
+    @model_validator(mode="after")
+    def _compression_suits(self) -> OutputConfig:
+        if self.format == "arrow" and self.compression == "gzip":
+            msg = "`compression` is `gzip`, which Arrow files do not know; allowed are `auto`, `zstd` and `none`"
+            raise ValueError(msg)
+        return self
 
 
 class Job(Part):

@@ -9,6 +9,7 @@ Source: create-only commits over fenced segments as in lakehouse tables; design/
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import threading
 from collections import Counter
@@ -103,6 +104,11 @@ class Commit(msgspec.Struct, frozen=True):
     last_key: int
     segments: list[SegmentRef]
     counts: Counts
+    finished: str = ""
+    """When it was made: wall clock of its worker, ISO 8601, UTC."""
+    arrival: str = ""
+    """Object with the places in key order of the rows, in the order in which they were answered, as uint32;
+    empty where that is key order."""
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -195,7 +201,9 @@ class TaskLog:
                 if self._storage.size(self._commit_name()) is None:
                     raise
                 return False
-            is_ours = self._storage.create(self._commit_name(), self._commit(worker, refs))
+            arrival = self._keep_arrival()
+            content = self._commit(worker, refs, arrival)
+            is_ours = self._storage.create(self._commit_name(), content)
             if is_ours:
                 history = self._again.before.segments if self._again else []
                 self._drop_all_but({ref.name for ref in (*refs, *history)})
@@ -211,7 +219,15 @@ class TaskLog:
             return refs
         return [write_sorted(self._storage, next(self._names), refs, self._index)]
 
-    def _commit(self, worker: str, refs: list[SegmentRef]) -> bytes:
+    def _keep_arrival(self) -> str:
+        """Sorting loses the order of answers: it is kept beside, 4 bytes a row."""
+        if self._index.is_sorted:
+            return ""
+        name = rundir.arrival(self.task, self.epoch)
+        self._storage.create(name, self._index.arrival(), durable=False)
+        return name
+
+    def _commit(self, worker: str, refs: list[SegmentRef], arrival: str) -> bytes:
         commit = Commit(
             task=self.task,
             epoch=self.epoch,
@@ -221,6 +237,8 @@ class TaskLog:
             last_key=max(self.done, default=0),
             segments=refs,
             counts=self.counts,
+            finished=datetime.datetime.now(datetime.UTC).isoformat(),
+            arrival=arrival,
         )
         return msgspec.json.format(msgspec.json.encode(commit), indent=1)
 

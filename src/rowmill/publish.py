@@ -1,70 +1,52 @@
-"""Commits + source -> results: outcomes in input order beside the columns of their rows.
+"""Commits + source -> results: outcomes in input or completion order beside the columns of their rows.
 
-Promises: a part is visible once it is whole; the last thing written is `results/done.json`, naming the parts;
-every non-blank source line is in exactly one part, or publishing fails.
+Promises: a part is visible once it is whole; the last thing written is `done.json`, naming the parts;
+every non-blank source line is in exactly one part, or publishing fails; the same run gives the same files.
 Knows nothing of: engines, leases.
-Memory: a few thousand rows a part under way.
+Memory: a few thousand rows a part under way, a row group of a table, one task in completion order.
 """
 
 from __future__ import annotations
 
-import heapq
-import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import xxhash
 
 from rowmill import rundir
 from rowmill.errors import StorageError
-from rowmill.flow import die_with_parent
+from rowmill.join.apart import INLINE_BYTES, answer, cores, run_apart
+from rowmill.join.lines import joined, joined_by_completion
+from rowmill.join.outcomes import OutcomeLines, by_completion, merged
+from rowmill.join.part import Columns, PartDone, PartSpec
 from rowmill.journal import Commit, Counts
-from rowmill.outcomes import key_of
-from rowmill.read import read_spans
 from rowmill.record import Cut, Places
 from rowmill.rows import Shard, pack_key
 from rowmill.storage import LocalStorage, Storage, open_storage
 from rowmill.storage.drafts import open_draft
-from rowmill.write.results import ResultLines, key_start
-from rowmill.write.segments import read_lines_of
+from rowmill.write.form import Form
+from rowmill.write.packed import open_packer
 
-MERGED_ROWS = 2048
-INLINE_BYTES = 32 * 2**20
-"""Input under this is published in this process: a further one costs more than it saves."""
+if TYPE_CHECKING:
+    import pyarrow as pa
 
+    from rowmill.write.sinks import Sink
 
-class PartSpec(msgspec.Struct, frozen=True):
-    """One results file: which shards it covers and what lies in them."""
-
-    name: str
-    shards: list[Shard]
-    limit: list[int]
-    """One past the last ordinal that belongs to the run, for each shard."""
-    commits: list[Commit]
-    prefix: str
-    url: str = ""
-
-
-class PartDone(msgspec.Struct, frozen=True):
-    """A results file as it was written."""
-
-    name: str
-    num_rows: int
-    num_bytes: int
-    digest: str
+T = TypeVar("T")
+JSON_LINES = Form()
 
 
 class Done(msgspec.Struct, frozen=True):
-    """`results/done.json`: the results are whole."""
+    """`done.json`: the results are whole."""
 
     parts: list[PartDone]
     counts: Counts
     made_of: str
     """Digest of the commits' names and of what else shapes the files."""
+    notes: list[str] = []
+    """Columns whose type is not that of each file, for people."""
 
 
 def publish(
@@ -74,6 +56,7 @@ def publish(
     *,
     prefix: str,
     part_bytes: int,
+    form: Form = JSON_LINES,
     written: Callable[[], list[PartDone] | None] | None = None,
 ) -> Done:
     """Write the results of a run whose tasks are all committed; what is published already stays as it is.
@@ -81,26 +64,44 @@ def publish(
     Args:
         written: parts that were written along with the run, where they could be.
     """
-    made_of = _made_of(storage, prefix, part_bytes)
+    made_of = _made_of(storage, prefix, part_bytes, form)
     done = read_done(storage)
     if done is not None and done.made_of == made_of:
         return done
+    # From here on the old files go: nobody must take them for whole.
+    storage.remove(rundir.DONE)
+    columns = Columns()
     parts = written() if written is not None else None
     if parts is None:
-        parts = _write_parts(storage, cut_parts(cut, commits, prefix, part_bytes))
+        if not form.is_lines:
+            from rowmill.join.columns import carried_columns
+
+            columns = carried_columns(run_limits(cut), form, prefix)
+        specs = cut_parts(cut, commits, prefix, part_bytes, form)
+        try:
+            parts = _write_parts(storage, [_with(spec, columns) for spec in specs])
+        except StorageError:
+            _sweep(storage, set())
+            raise
     _sweep(storage, {part.name for part in parts})
     counts = Counts()
     for commit in commits:
         counts.merge(commit.counts)
-    done = Done(parts=parts, counts=counts, made_of=made_of)
+    done = Done(parts=parts, counts=counts, made_of=made_of, notes=columns.notes)
     storage.replace(rundir.DONE, msgspec.json.format(msgspec.json.encode(done), indent=1))
     return done
 
 
+def _with(spec: PartSpec, columns: Columns) -> PartSpec:
+    return msgspec.structs.replace(spec, columns=columns)
+
+
 def _write_parts(storage: Storage, specs: list[PartSpec]) -> list[PartDone]:
     if isinstance(storage, LocalStorage) and len(specs) > 1 and cores() > 1:
-        with ThreadPoolExecutor(cores()) as pool:
-            return list(pool.map(lambda spec: _write_apart(storage, spec), specs))
+        url = str(storage.root)
+        requests = [msgspec.json.encode(msgspec.structs.replace(s, url=url)) for s in specs]
+        replies = run_apart("rowmill.publish", requests, where=rundir.RESULTS)
+        return [msgspec.json.decode(reply, type=PartDone) for reply in replies]
     return [write_part(storage, spec) for spec in specs]
 
 
@@ -111,181 +112,192 @@ def read_done(storage: Storage) -> Done | None:
     return msgspec.json.decode(storage.read(rundir.DONE), type=Done)
 
 
-def _made_of(storage: Storage, prefix: str, part_bytes: int) -> str:
+def _made_of(storage: Storage, prefix: str, part_bytes: int, form: Form) -> str:
     names = "\n".join(storage.list(rundir.COMMITS))
-    return xxhash.xxh3_64_hexdigest(f"{prefix}\n{part_bytes}\n{names}".encode())
+    shape = msgspec.json.encode(form).decode()
+    return xxhash.xxh3_64_hexdigest(f"{prefix}\n{part_bytes}\n{shape}\n{names}".encode())
 
 
 def write_part(storage: Storage, spec: PartSpec) -> PartDone:
     """Write one results file from the commits of its specification."""
-    first_key = pack_key(spec.shards[0].index, 0)
-    outcomes = OutcomeLines(merged(storage, spec.commits, first_key))
-    return write_lines(storage, spec.name, joined(spec, outcomes))
+    in_order = spec.form.order == "input"
+    if spec.form.is_lines:
+        lines = (
+            joined(spec, _outcomes(storage, spec))
+            if in_order
+            else joined_by_completion(storage, spec)
+        )
+        return write_lines(storage, spec.name, lines, spec.form)
+    from rowmill.join.tables import TableJoiner, batches, batches_by_completion
+
+    joiner = TableJoiner(spec.columns, spec.prefix)
+    rows = (
+        batches(joiner, spec, _outcomes(storage, spec))
+        if in_order
+        else batches_by_completion(storage, joiner, spec)
+    )
+    return write_table(storage, spec.name, joiner.schema, rows, spec.form)
 
 
-def write_lines(storage: Storage, name: str, pieces: Iterator[list[bytes]]) -> PartDone:
-    """Write one results file: under a hidden name, then its own."""
+def _outcomes(storage: Storage, spec: PartSpec) -> OutcomeLines:
+    first_key = pack_key(spec.shards[0].index, 0) if spec.shards else 0
+    return OutcomeLines(merged(storage, spec.commits, first_key))
+
+
+class _PartFile:
+    """A results file in the making: under a hidden name, then its own."""
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        self._name = name
+        self._digest, self._size = xxhash.xxh3_64(), 0
+        self._draft = open_draft(storage, name)
+
+    def write(self, piece: bytes) -> None:
+        self._digest.update(piece)
+        self._size += len(piece)
+        self._draft.write(piece)
+
+    def finish(self, num_rows: int) -> PartDone:
+        self._draft.finish()
+        return PartDone(self._name, num_rows, self._size, self._digest.hexdigest())
+
+    def abandon(self) -> None:
+        self._draft.abandon()
+
+
+def write_lines(
+    storage: Storage, name: str, pieces: Iterator[list[bytes]], form: Form = JSON_LINES
+) -> PartDone:
+    """Write one results file of lines."""
     num_rows = 0
-    digest, size = xxhash.xxh3_64(), 0
-    target = open_draft(storage, name)
+    file = _PartFile(storage, name)
+    packer = open_packer(form.compression)
     try:
         for lines in pieces:
             num_rows += len(lines)
-            piece = b"".join(lines)
-            digest.update(piece)
-            size += len(piece)
-            target.write(piece)
-        target.finish()
+            file.write(packer.pack(b"".join(lines)))
+        file.write(packer.finish())
+        return file.finish(num_rows)
     except BaseException:
-        target.abandon()
+        file.abandon()
         raise
-    return PartDone(name, num_rows, size, digest.hexdigest())
 
 
-def joined(spec: PartSpec, outcomes: OutcomeLines) -> Iterator[list[bytes]]:
-    """Result lines of a part, a few thousand at a time; `outcomes` stand at its first row."""
-    results = ResultLines(spec.prefix)
-    for shard, limit in zip(spec.shards, spec.limit, strict=True):
-        first_key, first_line = pack_key(shard.index, 0), shard.first_line
-        for spans in read_spans(shard, stop=limit):
-            found = outcomes.take(len(spans))
-            starts = [key_start(first_key + ordinal) for ordinal, _ in spans]
-            if len(found) < len(spans) or not all(map(bytes.startswith, found, starts)):
-                raise _mismatch(spec, shard, spans, found)
-            rows = [
-                (first_line + ordinal, source, len(start), outcome)
-                for (ordinal, source), start, outcome in zip(spans, starts, found, strict=True)
-            ]
-            yield list(results.lines(shard.name, rows))
+def write_table(
+    storage: Storage, name: str, schema: pa.Schema, rows: Iterator[pa.RecordBatch], form: Form
+) -> PartDone:
+    """Write one results file of batches."""
+    import pyarrow as pa
+
+    from rowmill.write.sinks import open_sink
+
+    file = _PartFile(storage, name)
+    try:
+        num_rows = _fill(open_sink(form, schema, file.write), rows)
+        return file.finish(num_rows)
+    except pa.ArrowException as error:
+        file.abandon()
+        raise _not_held(name, form, error) from error
+    except BaseException:
+        file.abandon()
+        raise
 
 
-def _mismatch(
-    spec: PartSpec, shard: Shard, spans: list[tuple[int, bytes]], found: list[bytes]
-) -> StorageError:
-    keys = {key_of(line) for line in found}
-    missing = [n for n, _ in spans if pack_key(shard.index, n) not in keys]
-    line = shard.first_line + (missing[0] if missing else 0)
-    reason = f"no outcome for row {shard.name}:{line}; the input or a segment changed"
-    return StorageError(path=spec.name, reason=reason)
+def _fill(sink: Sink, rows: Iterator[pa.RecordBatch]) -> int:
+    num_rows = 0
+    try:
+        for batch in rows:
+            num_rows += batch.num_rows
+            sink.add(batch)
+        sink.finish()
+    except BaseException:
+        sink.abandon()
+        raise
+    return num_rows
 
 
-class OutcomeLines:
-    """Lists of lines, taken in other lengths than they come in."""
-
-    def __init__(self, parts: Iterator[list[bytes]]) -> None:
-        self._parts, self._held, self._at = parts, list[bytes](), 0
-
-    def take(self, rows: int) -> list[bytes]:
-        """The next `rows` lines; fewer at the end."""
-        while (
-            len(self._held) - self._at < rows and (part := next(self._parts, None)) is not None
-        ):
-            self._held = self._held[self._at :] + part
-            self._at = 0
-        taken = self._held[self._at : self._at + rows]
-        self._at += len(taken)
-        return taken
+def _not_held(name: str, form: Form, error: Exception) -> StorageError:
+    """The words of the library may hold a row's text, its kind of error does not."""
+    reason = (
+        f"a value cannot be written as {form.format} ({type(error).__name__});"
+        " set `output.format` to another format and give the same command again"
+    )
+    return StorageError(path=name, reason=reason)
 
 
-def joined_rows(
-    cut: Cut,
-    lines_of: Callable[[int], Iterator[list[bytes]]],
-    prefix: str,
-) -> Iterator[list[bytes]]:
-    """Result lines of the rows that have an outcome, task by task: also of a run that is not whole."""
-    results = ResultLines(prefix)
-    places = Places(cut)
-    for task in range(cut.num_tasks):
-        line_by_key = {key_of(line): line for part in lines_of(task) for line in part}
-        for shard, first, stop in places.task_slices(task):
-            for spans in read_spans(shard, first=first, stop=stop):
-                keyed = [(pack_key(shard.index, n), n, source) for n, source in spans]
-                rows = [
-                    (shard.first_line + n, source, len(key_start(key)), line_by_key[key])
-                    for key, n, source in keyed
-                    if key in line_by_key
-                ]
-                yield list(results.lines(shard.name, rows))
-
-
-def merged(
-    storage: Storage, commits: Sequence[Commit], first_key: int
-) -> Iterator[list[bytes]]:
-    """Outcome lines of all commits in key order, from `first_key` on.
-
-    Commits whose key ranges do not overlap are read one after the other; only those that do are merged.
-    """
-    runs: list[Commit] = []
-    end = -1
-    for commit in sorted(commits, key=lambda c: c.first_key):
-        if runs and commit.first_key > end:
-            yield from _merge(storage, runs, first_key)
-            runs = []
-        runs.append(commit)
-        end = max(end, commit.last_key)
-    yield from _merge(storage, runs, first_key)
-
-
-def _merge(
-    storage: Storage, commits: Sequence[Commit], first_key: int
-) -> Iterator[list[bytes]]:
-    streams = [_stream(storage, commit, first_key) for commit in commits]
-    if len(streams) == 1:
-        yield from streams[0]
-        return
-    rows = heapq.merge(*map(chain.from_iterable, streams), key=key_of)
-    while part := list(islice(rows, MERGED_ROWS)):
-        yield part
-
-
-def _stream(storage: Storage, commit: Commit, first_key: int) -> Iterator[list[bytes]]:
-    for ref in commit.segments:
-        for lines in read_lines_of(storage, ref):
-            if commit.first_key < first_key:
-                yield [line for line in lines if key_of(line) >= first_key]
-            else:
-                yield lines
+def run_limits(cut: Cut) -> list[tuple[Shard, int]]:
+    """Shards of the run, with one past the last ordinal that belongs to it."""
+    return [(shard, stop) for shard, _, stop in Places(cut).all_slices()]
 
 
 def cut_parts(
-    cut: Cut, commits: Sequence[Commit], prefix: str, part_bytes: int
+    cut: Cut,
+    commits: Sequence[Commit],
+    prefix: str,
+    part_bytes: int,
+    form: Form = JSON_LINES,
 ) -> list[PartSpec]:
-    """Parts of about equal size, none much over `part_bytes` of input, as many as keep all cores at work."""
-    limits: list[tuple[Shard, int]] = [
-        (shard, stop) for shard, _, stop in Places(cut).slices(0, cut.num_lines)
-    ]
-    total = sum(shard.stop - shard.start for shard, _ in limits)
-    num_parts = -(-total // part_bytes)
-    if total >= INLINE_BYTES:
-        num_parts = -(-max(num_parts, 1) // cores()) * cores()
-    groups: list[list[tuple[Shard, int]]] = [[]]
-    size = 0
-    for shard, limit in limits:
-        if groups[-1] and size >= len(groups) * total / max(num_parts, 1):
-            groups.append([])
-        groups[-1].append((shard, limit))
-        size += shard.stop - shard.start
-    return [_spec(i, group, commits, prefix) for i, group in enumerate(groups) if group]
-
-
-def cores() -> int:
-    """Processors this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-def _spec(
-    number: int, group: list[tuple[Shard, int]], commits: Sequence[Commit], prefix: str
-) -> PartSpec:
-    first, last = pack_key(group[0][0].index, 0), pack_key(group[-1][0].index + 1, 0)
-    return PartSpec(
-        name=rundir.part(number),
-        shards=[shard for shard, _ in group],
-        limit=[limit for _, limit in group],
-        commits=[
+    """Parts of about equal size, none much over `part_bytes` uncompressed, as many as keep all cores at work."""
+    limits = run_limits(cut)
+    if form.order == "completion":
+        return _cut_by_completion(cut, commits, prefix, part_bytes, form)
+    sizes = [shard.weight for shard, _ in limits]
+    groups = _grouped(limits, sizes, _num_parts(sum(sizes), commits, part_bytes))
+    specs = []
+    for number, group in enumerate(groups):
+        shards = [shard for shard, _ in group]
+        first = pack_key(shards[0].index, 0) if shards else 0
+        last = pack_key(shards[-1].index + 1, 0) if shards else 0
+        within = [
             c for c in commits if c.num_rows and c.last_key >= first and c.first_key < last
-        ],
-        prefix=prefix,
-    )
+        ]
+        name = rundir.part(number, form.suffix)
+        limit = [limit for _, limit in group]
+        specs.append(PartSpec(name, shards, limit, within, prefix, form=form))
+    return specs
+
+
+def _cut_by_completion(
+    cut: Cut, commits: Sequence[Commit], prefix: str, part_bytes: int, form: Form
+) -> list[PartSpec]:
+    places = Places(cut)
+    done = by_completion(commits)
+    total = sum(shard.weight for shard, _ in run_limits(cut))
+    num_parts = _num_parts(total, commits, part_bytes)
+    groups = _grouped(done, [commit.num_rows for commit in done], num_parts)
+    specs = []
+    for number, group in enumerate(groups):
+        shards: dict[int, Shard] = {}
+        slices = []
+        for commit in group:
+            found = list(places.task_slices(commit.task))
+            shards |= {shard.index: shard for shard, _, _ in found}
+            at = {index: n for n, index in enumerate(shards)}
+            slices.append([(at[shard.index], first, stop) for shard, first, stop in found])
+        name = rundir.part(number, form.suffix)
+        limit = [shard.num_lines for shard in shards.values()]
+        spec = PartSpec(name, list(shards.values()), limit, group, prefix, form=form)
+        specs.append(msgspec.structs.replace(spec, slices=slices))
+    return specs
+
+
+def _num_parts(size: int, commits: Iterable[Commit], part_bytes: int) -> int:
+    """How many files: the outcomes count, as far as they are known."""
+    size += sum(ref.num_bytes for commit in commits for ref in commit.segments)
+    number = -(-size // part_bytes)
+    return -(-max(number, 1) // cores()) * cores() if size >= INLINE_BYTES else number
+
+
+def _grouped(items: Sequence[T], sizes: Sequence[int], number: int) -> list[list[T]]:
+    """Neighbours in about `number` groups of equal size; one at least, be it empty."""
+    groups: list[list[T]] = [[]]
+    total, size = sum(sizes), 0
+    for item, weight in zip(items, sizes, strict=True):
+        if groups[-1] and size >= len(groups) * total / max(number, 1):
+            groups.append([])
+        groups[-1].append(item)
+        size += weight
+    return groups
 
 
 def _sweep(storage: Storage, keep: set[str]) -> None:
@@ -295,34 +307,11 @@ def _sweep(storage: Storage, keep: set[str]) -> None:
             storage.remove(name)
 
 
-def _write_apart(storage: LocalStorage, spec: PartSpec) -> PartDone:
-    """Write a part in a process of its own."""
-    spec = msgspec.structs.replace(spec, url=str(storage.root))
-    command = [sys.executable, "-m", "rowmill.publish"]
-    done = subprocess.run(
-        command, input=msgspec.json.encode(spec), stdout=subprocess.PIPE, check=False
-    )
-    if done.returncode == 0:
-        return msgspec.json.decode(done.stdout, type=PartDone)
-    path, _, reason = done.stdout.decode(errors="replace").partition("\n")
-    if not reason:
-        reason = f"publishing ended with status {done.returncode}"
-    raise StorageError(path=path or spec.name, reason=reason)
-
-
-def _part_main() -> int:
-    """What a publishing process does: a PartSpec on stdin, a PartDone on stdout, or path and reason."""
-    # A part written later, after a new start published anew, would stand in place of that one's.
-    die_with_parent()
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=PartSpec)
-    try:
-        reply = msgspec.json.encode(write_part(open_storage(spec.url), spec))
-    except StorageError as error:
-        sys.stdout.write(f"{error.fields['path']}\n{error.fields['reason']}")
-        return 3
-    sys.stdout.buffer.write(reply)
-    return 0
+def _part_main(request: bytes) -> bytes:
+    """What a publishing process does: a PartSpec becomes a PartDone."""
+    spec = msgspec.json.decode(request, type=PartSpec)
+    return msgspec.json.encode(write_part(open_storage(spec.url), spec))
 
 
 if __name__ == "__main__":
-    sys.exit(_part_main())
+    sys.exit(answer(_part_main))

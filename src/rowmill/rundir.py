@@ -17,8 +17,9 @@ Memory: none.
     leases/workers.lock             flock that workers of one run share
     events/WORKER.jsonl             what happened
     engines/PID.json                engine process groups, to end orphans
-    results/part-N.jsonl            published
-    results/done.json               written last: the parts that are published
+    arrivals/TASK/EPOCH.u32         in which order the rows of a committed task were answered
+    results/part-N.SUFFIX           published; nothing else lies there, so that readers take the whole folder
+    done.json                       written last: the parts that are published
 """
 
 from __future__ import annotations
@@ -41,15 +42,16 @@ WORKERS_LOCK = "leases/workers.lock"
 EVENTS = "events/"
 ENGINES = "engines/"
 RESULTS = "results/"
-DONE = "results/done.json"
+DONE = "done.json"
+ARRIVALS = "arrivals/"
 
-_FOLDERS = ("plan/", SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS)
+_FOLDERS = ("plan/", SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS, ARRIVALS)
 _SEGMENT = re.compile(r"segments/(\d+)/(\d+)-(\d+)\.jsonl")
 _COMMIT = re.compile(r"commits/(\d+)(?:\.r(\d+))?\.json")
 _LEASE = re.compile(r"leases/(\d+)\.json")
 _EVENTS = re.compile(r"events/([^/]+)\.jsonl")
 _ENGINE = re.compile(r"engines/(\d+)\.json")
-_PART = re.compile(r"results/part-(\d+)\.jsonl")
+_PART = re.compile(r"results/part-(\d+)(?:\.[a-z]+)+")
 
 
 class SegmentName(NamedTuple):
@@ -101,9 +103,14 @@ def engine(pid: int) -> str:
     return f"{ENGINES}{pid}.json"
 
 
-def part(number: int) -> str:
+def arrival(task: int, epoch: int) -> str:
+    """Name of the order in which the rows of a task were answered, as the holder of `epoch` saw it."""
+    return f"{ARRIVALS}{task:07d}/{epoch:04d}.u32"
+
+
+def part(number: int, suffix: str = ".jsonl") -> str:
     """Name of a published part, counted from 0."""
-    return f"{RESULTS}part-{number:05d}.jsonl"
+    return f"{RESULTS}part-{number:05d}{suffix}"
 
 
 def parse_segment(name: str) -> SegmentName | None:
@@ -140,7 +147,7 @@ def number_of_part(name: str) -> int | None:
 
 def is_ours(name: str) -> bool:
     """Whether a run folder has such a name; others belong to somebody else."""
-    return name == RUN or name.startswith(_FOLDERS)
+    return name in (RUN, DONE) or name.startswith(_FOLDERS)
 
 
 def _number(pattern: re.Pattern[str], name: str) -> int | None:

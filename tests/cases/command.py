@@ -126,9 +126,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 def results(out: Path) -> list[Record]:
     """All records that a finished run published, in order; read strictly."""
-    names = [
-        part["name"] for part in json.loads((out / "results/done.json").read_bytes())["parts"]
-    ]
+    names = [part["name"] for part in json.loads((out / "done.json").read_bytes())["parts"]]
     files = sorted((out / "results").glob("*.jsonl"))
     assert [f"results/{file.name}" for file in files] == names
     return [record for file in files for record in read_records(file)]

@@ -9,7 +9,6 @@ from rowmill.report import status
 from tests.cases.command import (
     INPUTS,
     OK,
-    check_refused,
     check_whole,
     job,
     kill,
@@ -58,14 +57,19 @@ def test_killed_and_resumed_run_has_the_same_order(tmp_path: Path, serve: Serve)
     assert [record["id"] for record in records] == IDS
 
 
-def test_another_order_is_refused_not_ignored(tmp_path: Path, serve: Serve) -> None:
+def test_completion_order_pairs_each_row_with_its_own_answer(
+    tmp_path: Path, serve: Serve
+) -> None:
     endpoint = serve(plan=CASE / "plan.json")
 
     finished = run(
         SOURCE, tmp_path / "out", endpoint=endpoint, sets={"output.order": "completion"}
     )
+    records = check_whole(finished, tmp_path / "out", 60)
 
-    assert "`output.order`" in check_refused(finished, endpoint=endpoint)
+    assert differences(EXPECTED, records) == []
+    slow = [record["id"] for record in records[-6:]]
+    assert sorted(slow) == [f"o{n}0" for n in range(6)]
 
 
 def test_fast_answers_are_on_the_disk_before_slow_ones_come(

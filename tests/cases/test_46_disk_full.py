@@ -41,7 +41,7 @@ def check_died(finished: Finished, out: Path, reason: str) -> None:
     assert str(out) in finished.stderr
     assert reason in finished.stderr
     assert len(finished.stderr.splitlines()) <= 20
-    assert not (out / "results/done.json").exists()
+    assert not (out / "done.json").exists()
     for part in (out / "results").glob("*.jsonl"):
         read_records(part)
 

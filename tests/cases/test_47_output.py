@@ -179,4 +179,4 @@ def check_stopped(finished: Finished, out: Path) -> None:
     assert "Permission denied" in finished.stderr
     assert "Traceback" not in finished.stderr
     assert len(finished.stderr.splitlines()) <= 20
-    assert not (out / "results/done.json").exists()
+    assert not (out / "done.json").exists()

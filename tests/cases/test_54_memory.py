@@ -47,7 +47,7 @@ def peak_and_growth(source: Path, out: Path, rows: int) -> tuple[int, int]:
         peak = watch.close()
         process.kill()
     assert code == OK, out.with_suffix(".words").read_text()
-    assert json.loads((out / "results/done.json").read_bytes())["counts"]["ok"] == rows
+    assert json.loads((out / "done.json").read_bytes())["counts"]["ok"] == rows
     early = max(watch.seen[: max(1, len(watch.seen) // 3)])
     return peak, peak - early
 

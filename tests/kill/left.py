@@ -133,9 +133,7 @@ def check_nobody_lives(job: SmallJob) -> None:
 
 def _published(out: Path) -> list[dict[str, Any]]:
     try:
-        names = [
-            p["name"] for p in json.loads((out / "results/done.json").read_bytes())["parts"]
-        ]
+        names = [p["name"] for p in json.loads((out / "done.json").read_bytes())["parts"]]
         return [record for name in names for record in read_records(out / name)]
     except (OSError, ValueError) as error:
         told = f"results cannot be read: {error}"

@@ -118,9 +118,9 @@ MUTANTS = [
         "Publishing reads every segment of a task, named by its commit or not.",
         (
             Change(
-                "publish.py",
+                "join/outcomes.py",
                 "for ref in commit.segments:\n        for lines in read_lines_of(storage, ref):",
-                "for name in storage.list(rundir.segments_of(commit.task)):\n"
+                "for name in storage.list(f'segments/{commit.task:07d}/'):\n"
                 "        for lines in [storage.read(name).split(b'\\n')[:-1]]:",
             ),
         ),

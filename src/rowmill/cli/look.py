@@ -42,7 +42,12 @@ def trace(output: str, row: str) -> None:
 @click.command()
 @output_argument
 @click.option(
-    "-o", "--output", "target", required=True, metavar="FILE", help="File to write: `.jsonl`."
+    "-o",
+    "--output",
+    "target",
+    required=True,
+    metavar="FILE",
+    help="File to write: `.jsonl`, `.csv` (also `.gz`, `.zst`), `.parquet` or `.arrow`.",
 )
 @json_option
 @debug_option

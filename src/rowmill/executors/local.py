@@ -36,6 +36,7 @@ from rowmill.publish import Done, publish
 from rowmill.read.source import changed
 from rowmill.record import read_run
 from rowmill.storage import LocalStorage, Storage, open_storage, probe
+from rowmill.write.form import form_of
 
 MAX_SHOWN_ERRORS = 50
 OWN_HIDDEN = (".lock", ".tmp-", ".probe-")
@@ -174,6 +175,7 @@ def _publish_if_whole(
         every,
         prefix=opened.record.prefix,
         part_bytes=opened.words.job.output.part_bytes,
+        form=form_of(opened.words.job.output, opened.cut.shards),
         written=ahead.parts if ahead is not None else None,
     )
 

@@ -125,7 +125,9 @@ class Repeats:
         tries = 0
         while left:
             tries += 1
-            for at, new in self._free(left, [self._id_of(lines[at], at >> OFFSET_BITS) for at in left], tries):
+            for at, new in self._free(
+                left, [self._id_of(lines[at], at >> OFFSET_BITS) for at in left], tries
+            ):
                 lines[at] = self._with_id(lines[at], new)
                 left.remove(at)
         return b"\n".join([*lines.values(), b""])

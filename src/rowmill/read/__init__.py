@@ -7,7 +7,7 @@ Memory: one chunk a reader; a record a file and a shard.
 """
 
 from rowmill.read.badline import BadLine
-from rowmill.read.shards import line_of, read_rows, read_spans, read_tables
+from rowmill.read.shards import line_of, read_rows, read_spans, read_tables, schema_of
 from rowmill.read.source import Source, SourceFile, changed, open_recorded, open_source
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "read_rows",
     "read_spans",
     "read_tables",
+    "schema_of",
 ]

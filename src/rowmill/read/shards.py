@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,8 +17,11 @@ from rowmill.read.badline import BadLine
 from rowmill.read.jsonl import read_lines
 from rowmill.read.jsonl import read_spans as read_line_spans
 from rowmill.read.partitions import line_adder, with_columns
-from rowmill.read.table import Table
+from rowmill.read.table import Table, Wants
 from rowmill.rows import AnyRow, Row, Shard, Wanted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def read_rows(
@@ -63,16 +67,41 @@ def read_spans(
 
 
 def read_tables(
-    shard: Shard, *, first: int = 0, stop: int | None = None, wanted: Wanted | None = None
+    shard: Shard, *, first: int = 0, stop: int | None = None, wants: Wants | None = None
 ) -> Iterator[Table]:
-    """Rows of a shard of tables or records, types as in the file.
+    """Rows of a shard of tables or records, types as in the file, the folders' columns behind its own.
 
+    Args:
+        wants: which columns are of use; None: all.
     Raises: StorageError where the file cannot be read, or changed since it was counted.
     """
-    for table in _reader(shard)(shard, first=first, stop=stop, wants=wanted):
+    for table in _reader(shard)(shard, first=first, stop=stop, wants=wants):
         if table.batch.num_rows:
-            batch = with_columns(table.batch, shard.partitions, wanted)
+            batch = with_columns(table.batch, shard.partitions, wants)
             yield msgspec.structs.replace(table, batch=batch)
+
+
+def schema_of(shard: Shard) -> pa.Schema:
+    """Columns of a shard of tables or records, be it without rows.
+
+    Raises: StorageError, BadSource where the file cannot be read.
+    """
+    import pyarrow as pa
+
+    if shard.csv is not None:
+        schema = pa.schema([(name, pa.string()) for name in shard.csv.columns])
+    elif shard.format == "parquet":
+        from rowmill.read.parquet import schema as schema_of_parquet
+
+        schema = schema_of_parquet(shard.path)
+    else:
+        from rowmill.read.arrow import schema as schema_of_arrow
+
+        schema = schema_of_arrow(shard.path)
+    for name, _ in shard.partitions:
+        if name not in schema.names:
+            schema = schema.append(pa.field(name, pa.string()))
+    return schema
 
 
 def line_of(shard: Shard, ordinal: int) -> bytes | None:
@@ -99,7 +128,7 @@ def _tables_of(
     shard: Shard, first: int, stop: int | None, wanted: Wanted | None
 ) -> Iterator[Table]:
     """Where a needed column is not there, all are read: what is told then names those there are."""
-    tables = read_tables(shard, first=first, stop=stop, wanted=wanted)
+    tables = read_tables(shard, first=first, stop=stop, wants=wanted)
     head = next(tables, None)
     if head is None:
         return

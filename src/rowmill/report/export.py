@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 
 from rowmill.errors import ConfigError
-from rowmill.publish import joined_rows
+from rowmill.join.lines import joined_rows
+from rowmill.publish import run_limits, write_lines, write_table
 from rowmill.report.run import View, open_view
 from rowmill.storage import LocalStorage
-from rowmill.storage.drafts import open_draft
+from rowmill.write.form import SUFFIXES, Form, form_of_name
 
 
 class Exported(msgspec.Struct, frozen=True):
@@ -22,7 +23,7 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 def export(output: str, target: str) -> Exported:
-    """Write every row that has an outcome, in input order, as JSON Lines.
+    """Write every row that has an outcome, in input order; the suffix of the target says as what.
 
     Raises:
         ConfigError: there is no run, or the target cannot be such a file.
@@ -30,26 +31,32 @@ def export(output: str, target: str) -> Exported:
     """
     view = open_view(output)
     path = Path(target)
-    if path.suffix not in (".jsonl", ".ndjson"):
+    form = form_of_name(path.name)
+    if form is None:
+        known = ", ".join(f"`{suffix}`" for suffix in SUFFIXES)
         reason = (
-            f"`{target}`: this version exports JSON Lines; name a file that ends in `.jsonl`"
+            f"`{target}`: its suffix says no format; name a file that ends in one of {known},"
+            " text also with `.gz` or `.zst` behind it"
         )
         raise ConfigError(reason=reason)
     if path.is_dir() or _is_input(view, path):
         reason = f"`{target}` is a folder or an input of the run; name another file"
         raise ConfigError(reason=reason)
-    draft = open_draft(LocalStorage(str(path.parent)), path.name)
-    rows = 0
-    try:
-        for lines in joined_rows(view.cut, view.task_lines, view.record.prefix):
-            rows += len(lines)
-            draft.write(b"".join(lines))
-        draft.finish()
-    except BaseException:
-        draft.abandon()
-        raise
-    counts = view.counts()
-    return Exported(rows=rows, not_done=view.cut.num_lines - counts.done)
+    rows = _write(view, path, form)
+    return Exported(rows=rows, not_done=view.cut.num_lines - view.counts().done)
+
+
+def _write(view: View, path: Path, form: Form) -> int:
+    storage, prefix = LocalStorage(str(path.parent)), view.record.prefix
+    if form.is_lines:
+        lines = joined_rows(view.cut, view.task_lines, prefix)
+        return write_lines(storage, path.name, lines, form).num_rows
+    from rowmill.join.columns import carried_columns
+    from rowmill.join.tables import TableJoiner, batches_of_rows
+
+    joiner = TableJoiner(carried_columns(run_limits(view.cut), form, prefix), prefix)
+    batches = batches_of_rows(joiner, view.cut, view.task_lines)
+    return write_table(storage, path.name, joiner.schema, batches, form).num_rows
 
 
 def _is_input(view: View, path: Path) -> bool:

@@ -86,7 +86,7 @@ def status(output: str) -> Status:
         output_tokens=counts.output_tokens,
         tasks=view.cut.num_tasks,
         committed_tasks=len(view.commits),
-        results=[n for n in view.storage.list(rundir.RESULTS) if n != rundir.DONE],
+        results=view.storage.list(rundir.RESULTS),
         errors=counts.top_errors(MAX_ERRORS),
     )
 

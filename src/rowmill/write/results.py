@@ -60,7 +60,7 @@ def key_start(key: int) -> bytes:
 def _odd_line(source: bytes, own: bytes, outcome: bytes) -> bytes:
     """A line of an object without columns, or of one that may be no object at all."""
     if UNREADABLE in outcome and decode(outcome).error_kind == "unreadable":
-        return b"{%b%b" % (_salvaged_id(source), own)
+        return b"{%b%b" % (salvaged_id(source), own)
     head = source[:-1].rstrip()
     return b"{" + own if head == b"{" else b"%b,%b" % (head, own)
 
@@ -83,7 +83,7 @@ def _renamed(prefix: str) -> Fields:
     return rename
 
 
-def _salvaged_id(source: bytes) -> bytes:
+def salvaged_id(source: bytes) -> bytes:
     """The id of a line that is no strict JSON object, where a lenient reader finds one; else nothing."""
     try:
         row = json.loads(source)

@@ -65,16 +65,24 @@ class RowIndex:
         """(segment, start, stop) of every row, by key."""
         if not self._pieces:
             return
-        keys, starts, stops = (
-            np.concatenate([piece[i] for piece in self._pieces]) for i in (0, 2, 3)
-        )
+        starts, stops = (np.concatenate([piece[i] for piece in self._pieces]) for i in (2, 3))
         segments = np.repeat(
             [piece[1] for piece in self._pieces], [len(piece[0]) for piece in self._pieces]
         )
-        order = np.argsort(keys, kind="stable")
+        order = self._order()
         yield from zip(
             segments[order].tolist(), starts[order].tolist(), stops[order].tolist(), strict=True
         )
+
+    def arrival(self) -> bytes:
+        """Place in key order of each row, in the order in which rows came: uint32, little-endian."""
+        order = self._order()
+        ranks = np.empty(len(order), "<u4")
+        ranks[order] = np.arange(len(order), dtype="<u4")
+        return ranks.tobytes()
+
+    def _order(self) -> Numbers:
+        return np.argsort(np.concatenate([piece[0] for piece in self._pieces]), kind="stable")
 
 
 class OpenSegment:

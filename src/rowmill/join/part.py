@@ -1,0 +1,67 @@
+"""One results file: what it is made of, and what it became.
+
+Promises: a part can be written by another process, from its specification and the storage alone.
+Knows nothing of: how it is written.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rowmill.journal import Commit
+from rowmill.rows import Shard
+from rowmill.write.form import Form
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Columns(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The carried columns of a whole run, so that all parts have the same."""
+
+    schema: str = ""
+    """Schema of the carried columns in every part, in base64."""
+    json_schema: str = ""
+    """Schema that lines of JSON are read with, in base64."""
+    notes: list[str] = []
+    """Columns that are not of one type in all files, for people."""
+
+
+class PartSpec(msgspec.Struct, frozen=True):
+    """One results file: which shards it covers and what lies in them."""
+
+    name: str
+    shards: list[Shard]
+    limit: list[int]
+    """One past the last ordinal that belongs to the run, for each shard."""
+    commits: list[Commit]
+    prefix: str
+    url: str = ""
+    form: Form = Form()
+    columns: Columns = Columns()
+    slices: list[list[tuple[int, int, int]]] = []
+    """In completion order: (index into `shards`, first ordinal, one past the last) of each commit."""
+
+
+class PartDone(msgspec.Struct, frozen=True):
+    """A results file as it was written."""
+
+    name: str
+    num_rows: int
+    num_bytes: int
+    digest: str
+
+
+def packed_schema(schema: pa.Schema) -> str:
+    """A schema as text."""
+    return base64.b64encode(schema.serialize()).decode()
+
+
+def unpacked_schema(text: str) -> pa.Schema:
+    """The schema of a text; without columns where the text is empty."""
+    import pyarrow as pa
+
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) if text else pa.schema([])

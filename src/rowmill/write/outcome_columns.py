@@ -1,0 +1,160 @@
+"""Outcome lines -> Arrow columns: what stands behind the carried columns of a table.
+
+Promises: one schema for both fates, each field of `Outcome` one column; log-probabilities are JSON texts as they came.
+Knows nothing of: files, order.
+Memory: one batch.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Sequence
+from types import UnionType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rowmill.rows import Choice, Outcome
+from rowmill.write.kinds import JSON_MARK
+from rowmill.write.results import ROW_COLUMN
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+UNREADABLE = "unreadable"
+"""Kind of failure of a row that has no columns."""
+_NULL = msgspec.Raw(b"null")
+
+
+class OutcomeColumns:
+    """Makes the columns for one output prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        import pyarrow as pa
+
+        hints = typing.get_type_hints(Outcome)
+        del hints["key"]
+        self._types = {name: _arrow_type(hint) for name, hint in hints.items()}
+        self._decode = msgspec.json.Decoder(_as_raw(Outcome, hints)).decode
+        fields = [pa.field(prefix + ROW_COLUMN, pa.string(), nullable=False)]
+        for name, type_ in self._types.items():
+            mark = JSON_MARK if type_ is None else None
+            fields.append(pa.field(prefix + name, type_ or pa.string(), metadata=mark))
+        self.schema = pa.schema(fields)
+
+    def columns(
+        self, places: Sequence[str], lines: Sequence[bytes]
+    ) -> tuple[list[pa.Array], list[int]]:
+        """Columns of neighbouring rows, in the order of the schema, and which rows are unreadable.
+
+        Args:
+            places: `FILE:LINE` of each.
+            lines: of their outcomes.
+        """
+        import pyarrow as pa
+
+        outcomes = [self._decode(line) for line in lines]
+        arrays = [pa.array(places, pa.string())]
+        for name, type_ in self._types.items():
+            values = [getattr(outcome, name) for outcome in outcomes]
+            arrays.append(_json_array(values) if type_ is None else _array(values, type_))
+        kinds = enumerate(outcome.error_kind for outcome in outcomes)
+        return arrays, [at for at, kind in kinds if kind == UNREADABLE]
+
+
+def _as_raw(struct: type[msgspec.Struct], hints: dict[str, Any]) -> type[msgspec.Struct]:
+    """The struct with fields that become JSON text left raw, unknown ones passed over."""
+    fields = [
+        (field.name, _raw_type(hints[field.name]), _default(field))
+        for field in msgspec.structs.fields(struct)
+        if field.name in hints
+    ]
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
+    return msgspec.defstruct(f"Raw{struct.__name__}", fields, rename=names, kw_only=True)
+
+
+def _raw_type(hint: Any) -> Any:
+    if _element(hint) is Choice:
+        return list[_as_raw(Choice, typing.get_type_hints(Choice))]
+    return msgspec.Raw if _arrow_type(hint) is None else hint
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if _arrow_type(field.type) is None:
+        return _NULL
+    if field.default is not msgspec.NODEFAULT:
+        return field.default
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return None if type(None) in typing.get_args(field.type) else _zero(field.type)
+
+
+def _zero(hint: Any) -> Any:
+    return hint() if hint in (int, float, str) else "ok"
+
+
+def _arrow_type(hint: Any) -> pa.DataType | None:
+    """The Arrow type of a field; None where it is kept as JSON text."""
+    import pyarrow as pa
+
+    plain = _without_none(hint)
+    if typing.get_origin(plain) is typing.Literal:
+        return pa.string()
+    scalars = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+    if plain in scalars:
+        return scalars[plain]
+    inner = _element(plain)
+    if inner is Choice:
+        return pa.list_(pa.struct(_choice_fields()))
+    if inner in (int, float, str):
+        return pa.list_(scalars[inner])
+    return None
+
+
+def _choice_fields() -> list[pa.Field]:
+    import pyarrow as pa
+
+    fields = []
+    for name, hint in typing.get_type_hints(Choice).items():
+        type_ = _arrow_type(hint)
+        mark = JSON_MARK if type_ is None else None
+        fields.append(pa.field(name, type_ or pa.string(), metadata=mark))
+    return fields
+
+
+def _element(hint: Any) -> Any:
+    """Of a list type, the type of its elements."""
+    return typing.get_args(hint)[0] if typing.get_origin(hint) is list else None
+
+
+def _without_none(hint: Any) -> Any:
+    if isinstance(hint, UnionType) or typing.get_origin(hint) is typing.Union:
+        kept = [one for one in typing.get_args(hint) if one is not type(None)]
+        return kept[0] if len(kept) == 1 else hint
+    return hint
+
+
+def _json_array(values: list[msgspec.Raw]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array([_json_text(value) for value in values], pa.string())
+
+
+def _json_text(value: msgspec.Raw) -> str | None:
+    text = bytes(value)
+    return None if text == b"null" else text.decode()
+
+
+def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    if pa.types.is_list(type_) and pa.types.is_struct(type_.value_type):
+        values = [None if v is None else [_choice(choice) for choice in v] for v in values]
+    return pa.array(values, type_)
+
+
+def _choice(choice: msgspec.Struct) -> dict[str, Any]:
+    return {
+        name: _json_text(value) if isinstance(value, msgspec.Raw) else value
+        for name, value in msgspec.structs.asdict(choice).items()
+    }
