@@ -24,6 +24,11 @@ from rowmill.validate.shapes import (
     with_tools,
 )
 
+FREE_COLUMNS = frozenset(
+    (*CHECKS, *("prompt", "prompt_token_ids", "tools", "url", "method", "body", "custom_id"))
+)
+"""Columns that mean something where a row brings its own prompt."""
+
 
 class FreeRows:
     """Callable: Row -> Request, or RowError."""
