@@ -29,6 +29,7 @@ HEAVY = {
     "aiohttp",
     "gguf",
     "pyarrow",
+    "jsonschema_rs",
 }
 BANNED = {
     *(

@@ -96,6 +96,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Prompt and output tokens of those."""
     truncated: int = 0
     """Rows among `ok` whose answer was cut by `max_tokens` or the context (`finish_reason` is `length`)."""
+    violations: int = 0
+    """Rows among `ok` with an answer that breaks its `schema`, `regex` or `choices`."""
     seconds: float = 0.0
     """From the first row's entry to the last outcome, without the engine's start."""
     engine_start_s: float = 0.0

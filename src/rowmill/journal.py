@@ -19,12 +19,14 @@ import numpy as np
 
 from rowmill import rundir
 from rowmill.errors import StorageError
-from rowmill.outcomes import COPIED, FAILED, TRUNCATED, Outcomes, pack
+from rowmill.outcomes import COPIED, FAILED, TRUNCATED, VIOLATED, Outcomes, is_violated, pack
 from rowmill.rows import Outcome
 from rowmill.storage import Storage
 from rowmill.write.segments import OpenSegment, RowIndex, SegmentRef, scan, write_sorted
 
 MAX_ERROR_SHAPES = 50
+VIOLATION = "violation"
+"""Names, beside kinds of failure, the rows whose answer breaks what it is held to."""
 NO_SEGMENT = rundir.SegmentName(-1, -1, -1)
 
 
@@ -35,6 +37,8 @@ class Counts(msgspec.Struct):
     failed: int = 0
     copied: int = 0
     truncated: int = 0
+    violations: int = 0
+    """Rows with an answer that breaks its schema, expression or choices."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
@@ -57,6 +61,7 @@ class Counts(msgspec.Struct):
         self.ok += len(outcomes) - num_failed
         self.truncated += int(np.count_nonzero((marks & (TRUNCATED | FAILED)) == TRUNCATED))
         self.copied += int(np.count_nonzero(marks & COPIED))
+        self.violations += int(np.count_nonzero(marks & VIOLATED))
         prompt, cached, output = outcomes.tokens.sum(axis=1, dtype=np.int64).tolist()
         self.prompt_tokens += prompt
         self.cached_tokens += cached
@@ -118,13 +123,13 @@ class Again(msgspec.Struct, frozen=True):
     retry: int
     """Number of this retry, counted from 1."""
     kinds: tuple[str, ...]
-    """Kinds of failure to ask again; empty: all."""
+    """Kinds of failure to ask again, or `VIOLATION`; empty: all failures."""
 
     def is_asked_again(self, outcome: Outcome) -> bool:
         """Whether this row is to be asked again."""
-        return outcome.status == "error" and (
-            not self.kinds or outcome.error_kind in self.kinds
-        )
+        if outcome.status == "error":
+            return not self.kinds or outcome.error_kind in self.kinds
+        return VIOLATION in self.kinds and is_violated(outcome)
 
     def is_old(self, name: str) -> bool:
         """Whether a segment belongs to the commit that is gone on from."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from rowmill.rows import Outcome
 
-FAILED, TRUNCATED, COPIED = 1, 2, 4
+FAILED, TRUNCATED, COPIED, VIOLATED = 1, 2, 4, 8
 NEWLINE = 10
 KEY_START = len(b'{"key":')
 
@@ -35,7 +35,7 @@ class Outcomes(msgspec.Struct):
 
     keys: npt.NDArray[np.uint64]
     marks: npt.NDArray[np.uint8]
-    """FAILED, TRUNCATED, COPIED, or none of them."""
+    """FAILED, TRUNCATED, COPIED, VIOLATED, or none of them."""
     tokens: npt.NDArray[np.uint32]
     lines: bytes
     """R lines, one behind the other."""
@@ -78,6 +78,7 @@ def pack(outcomes: Sequence[Outcome]) -> Outcomes:
         (o.status != "ok") * FAILED
         | (o.finish_reason == "length") * TRUNCATED
         | (o.copied_from is not None) * COPIED
+        | bool(o.violation or (o.choices and is_violated(o))) * VIOLATED
         for o in outcomes
     ]
     tokens = np.empty((3, number), np.uint32)
@@ -90,6 +91,13 @@ def pack(outcomes: Sequence[Outcome]) -> Outcomes:
         tokens=tokens,
         lines=_encoder.encode_lines(outcomes),
     )
+
+
+def is_violated(outcome: Outcome) -> bool:
+    """Whether any answer of a row breaks what it is held to."""
+    if outcome.violation is not None:
+        return True
+    return any(choice.violation is not None for choice in outcome.choices)
 
 
 def join(parts: Sequence[Outcomes]) -> Outcomes:

@@ -9,6 +9,7 @@ Memory: one window here, and what the buffer between this and the engine holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 import msgspec
 
@@ -230,19 +231,24 @@ def each(
     """Validate each row; the one place where a RowError of one row becomes an outcome."""
     try:
         # Most windows have no bad row; those that have are gone through again, row by row.
-        return list(map(recipe.request, rows))  # type: ignore[arg-type]
+        requests = list(map(recipe.request, rows))  # type: ignore[arg-type]
+        if not recipe.may_be_broken(rows, requests):  # type: ignore[arg-type]
+            return requests
     except (RowError, AttributeError):
-        pass
-    requests: list[Request] = []
-    for row in rows:
+        requests = []
+    good: list[Request] = []
+    for row, request in zip_longest(rows, requests):
         try:
             if isinstance(row, BadLine):
                 reject(row.key, Unreadable(reason=row.reason))
+            elif request is None:
+                good.append(validate(row, recipe))
             else:
-                requests.append(validate(row, recipe))
+                recipe.check_once(row)
+                good.append(request)
         except RowError as error:
             reject(row.key, error)
-    return requests
+    return good
 
 
 def rejected(key: int, error: RowError) -> Outcome:

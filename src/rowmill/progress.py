@@ -119,6 +119,11 @@ def _work(s: Summary) -> Iterator[str]:
             f"cut short: {s.truncated:,} answers ({share:.1%} of the ok rows) ended at a token limit,"
             " `finish_reason` is `length`; raise `sampling.max_tokens` if that is not meant"
         )
+    if s.violations:
+        yield (
+            f"off schema: {s.violations:,} rows have answers that break their schema, `regex` or `choices`;"
+            " `rowmill_violation` says where"
+        )
 
 
 def _failures(s: Summary) -> Iterator[str]:

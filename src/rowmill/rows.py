@@ -281,6 +281,9 @@ class Limits(msgspec.Struct, frozen=True):
     """Engine, version and model in words, for people."""
 
 
+NULL = msgspec.Raw(b"null")
+
+
 class Choice(msgspec.Struct, frozen=True, omit_defaults=False):
     """One of the answers of a row with n > 1, or with token ids or log-probabilities asked for."""
 
@@ -290,6 +293,9 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=False):
     token_ids: list[int] | None = None
     logprobs: list[dict[str, Any]] | None = None
     """A position an entry: `token`, `logprob`, `top` (token -> logprob). Minus infinity is written as null."""
+    parsed: msgspec.Raw = NULL
+    """As in `Outcome`, of this answer."""
+    violation: str | None = None
 
 
 RESULT_PREFIX = "rowmill_"
@@ -327,3 +333,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename=_result_name):
     error_kind: str | None = None
     error: str | None = None
     """What, where, got what, allowed what, do what; null for a row that was answered."""
+    parsed: msgspec.Raw = NULL
+    """JSON value of `text` where it follows the row's schema; else null. Filled behind the engine, for all engines."""
+    violation: str | None = None
+    """Where and how `text` breaks its `schema`, `regex` or `choices`; null where it does not, or has none."""

@@ -182,7 +182,7 @@ def test_a_wrong_constraint_of_the_job_is_a_config_error(sampling: dict[str, Any
         {"items": [{"type": "string"}], "minItems": 1},
         {"type": "integer", "minimum": 5, "maximum": 1},
         {"enum": [1, None], "const": 5, "$ref": "#"},
-        {"exclusiveMinimum": True, "anyOf": [{}]},
+        {"exclusiveMinimum": True, "minimum": 1, "anyOf": [{}]},
         {"definitions": {"a/b": {}}, "$ref": "#/definitions/a~1b"},
         {"allOf": [{}], "$ref": "#/allOf/0"},
     ],

@@ -49,9 +49,10 @@ def test_a_cut_line_is_unreadable(row: dict[str, object], data: st.DataObject) -
         split_columns(cut)
 
 
-def test_the_last_of_equal_keys_counts_in_either_lane() -> None:
-    assert ask(b'{"prompt": "a", "prompt": "b"}').text == "b"
-    assert ask(b'{"prompt": "a", "x": "\\ud800", "prompt": "b"}').text == "b"
+def test_a_column_given_twice_is_refused_in_either_lane() -> None:
+    said = "unreadable: `prompt` stands twice in the line, expected each column once"
+    assert refusal(b'{"prompt": "a", "prompt": "b"}') == said
+    assert refusal(b'{"prompt": "a", "x": "\\ud800", "prompt": "b"}') == said
 
 
 @pytest.mark.parametrize(

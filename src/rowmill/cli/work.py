@@ -110,7 +110,7 @@ def _told(work: Callable[[Listener], Summary]) -> int:
     "kinds",
     multiple=True,
     metavar="KIND",
-    help="Only failures of this kind. Repeatable.",
+    help="Only failures of this kind; `violation`: answers that break their schema. Repeatable.",
 )
 @click.option(
     "--set",

@@ -1,7 +1,8 @@
 """Prompts -> Outcomes, in a process of its own: `python -m rowmill.engines.child SOCKET LIFE`.
 
-Promises: rows that arrive are waiting in the feed before the engine asks; outcomes leave at once
-while the channel is idle and in batches while it is busy; when the parent is gone, so is this whole group.
+Promises: rows that arrive are waiting in the feed before the engine asks; outcomes are judged by what their rows
+are held to; they leave at once while the channel is idle and in batches while it is busy;
+when the parent is gone, so is this whole group.
 Knows nothing of: restarts, what a row is asked for.
 Memory: the rows the parent has in flight: admission is the parent's.
 """
@@ -37,6 +38,7 @@ from rowmill.engines.channel import (
     Open,
     Ready,
 )
+from rowmill.engines.judging import Judge
 from rowmill.engines.protocol import Engine
 from rowmill.outcomes import pack
 from rowmill.rows import Outcome, Prompts
@@ -48,8 +50,9 @@ _NONE_NOW = Prompts([], np.empty(0, np.uint32), np.empty(0, np.int64), [], [], [
 class QueueFeed:
     """The feed: filled by a thread, emptied by the engine."""
 
-    def __init__(self) -> None:
+    def __init__(self, judge: Judge) -> None:
         self._queue: queue.SimpleQueue[Prompts | None] = queue.SimpleQueue()
+        self._judge = judge
         self._ended = False
         self.taken = 0
         """Rows the engine took so far."""
@@ -74,6 +77,7 @@ class QueueFeed:
             self._ended = True
             return None
         self.taken += len(prompts)
+        self._judge.expect(prompts)
         return prompts
 
 
@@ -105,9 +109,11 @@ def main(socket_fd: int, life_fd: int) -> int:
 
 
 def _serve(engine: Engine, channel: Channel) -> None:
-    feed, leaving = QueueFeed(), _Leaving(channel)
+    judge = Judge()
+    feed = QueueFeed(judge)
+    leaving = _Leaving(channel, feed, judge)
     threading.Thread(target=_fill, args=(channel, feed), name="fill", daemon=True).start()
-    leaving.start(feed)
+    leaving.start()
     try:
         for outcomes in engine.run(feed):
             if outcomes:
@@ -135,15 +141,13 @@ def _fill(channel: Channel, feed: QueueFeed) -> None:
 class _Leaving:
     """Sends outcomes from a thread of its own: what comes up while it sends goes in one message."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, channel: Channel, feed: QueueFeed, judge: Judge) -> None:
+        self._channel, self._feed, self._judge = channel, feed, judge
         self._queue: queue.SimpleQueue[list[Outcome] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leaving", daemon=True)
         self._answered = 0
-        self._feed = QueueFeed()
 
-    def start(self, feed: QueueFeed) -> None:
-        self._feed = feed
+    def start(self) -> None:
         self._thread.start()
 
     def put(self, outcomes: list[Outcome]) -> None:
@@ -170,7 +174,7 @@ class _Leaving:
         due = 0.0
         while (outcomes := self._gather()) is not None:
             self._answered += len(outcomes)
-            self._channel.send_outcomes(pack(outcomes))
+            self._channel.send_outcomes(pack(self._judge.judged(outcomes)))
             if time.monotonic() >= due:
                 due = time.monotonic() + _GAUGE_S
                 self._channel.send(self._gauge())

@@ -22,6 +22,10 @@ from rowmill.engines.protocol import Feed
 from rowmill.rows import Ids, Limits, Outcome, Prompts, Sampling
 
 _SEATS = 4096
+_HONOURED = (
+    *("n", "choices", "schema", "regex", "return_token_ids", "ignore_eos", "top_k", "min_p"),
+)
+"""It repeats what the prompt says, whatever `schema` and `regex` ask: what is made of such answers can be tried."""
 _NO_CHOICES: list[object] = []
 
 Texts = Callable[[Ids, list[int], list[int]], list[str]]
@@ -46,7 +50,7 @@ def declare(engine: EngineConfig) -> Limits:
         takes="ids",
         max_model_tokens=engine.max_model_len or options.context,
         seats=engine.seats or _SEATS,
-        sampling=("n", "choices", "return_token_ids", "ignore_eos", "top_k", "min_p"),
+        sampling=_HONOURED,
         about="echo: the prompt's own last tokens",
     )
 

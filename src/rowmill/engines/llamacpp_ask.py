@@ -5,7 +5,7 @@ a text that was cut inside a character ends before it.
 Knows nothing of: threads, seats, the library.
 Memory: none kept.
 Source: xllamacpp 2026.10.11549, tried: `n` > 1 counts the tokens of one sample only, so each is a call of its own;
-a JSON Schema that cannot be compiled is dropped without a word, so such answers are looked at.
+a JSON Schema that cannot be compiled is dropped without a word: the judge behind the engine sees it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,6 @@ _FIELDS = {
 }
 _LEAST_LOGPROB = -1e30
 _MOST_WORDS = 200
-
-
-class OffSchema(errors.RowError):
-    """The answer is no JSON although a schema was given."""
-
-    kind = "off_schema"
 
 
 class Sample(msgspec.Struct):
@@ -90,7 +84,6 @@ def read_sample(result: dict[str, Any], sampling: Sampling, index: int) -> Sampl
 
     Raises:
         Refused: llama.cpp says that the request is wrong.
-        OffSchema: The answer is not held to the schema.
         Disconnected: It failed otherwise; another time it may not.
     """
     failure = result.get("error")
@@ -106,10 +99,6 @@ def read_sample(result: dict[str, Any], sampling: Sampling, index: int) -> Sampl
     if reason == "length":
         # llama.cpp writes U+FFFD for the bytes of a character that it had no tokens left to end.
         text = text.rstrip("\ufffd")
-    elif sampling.schema and not _is_json(text):
-        raise OffSchema(
-            reason="the answer is no JSON: llama.cpp does not know a part of `schema`; simplify it"
-        )
     choice = Choice(
         index=index,
         text=text,
@@ -124,14 +113,6 @@ def read_sample(result: dict[str, Any], sampling: Sampling, index: int) -> Sampl
 def _escaped(text: str) -> str:
     named = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     return "".join(named.get(c) or (c if c >= " " else f"\\x{ord(c):02X}") for c in text)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return False
-    return True
 
 
 def _logprobs(found: Any, asked: int | None) -> list[dict[str, Any]] | None:

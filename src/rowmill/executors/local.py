@@ -90,7 +90,7 @@ def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None
 
     Args:
         job: the run's own (`stored_job`), or one with other settings over the same input.
-        kinds: kinds of failure to ask again; none: all.
+        kinds: kinds of failure to ask again, or `violation`: answers that break their schema; none: all failures.
 
     Raises:
         ConfigError: there is no run, or the input is another.
@@ -198,6 +198,7 @@ def _summary(
         asked=worker.new_counts.done,
         new_tokens=worker.new_counts.prompt_tokens + worker.new_counts.output_tokens,
         truncated=counts.truncated,
+        violations=counts.violations,
         seconds=worker.seconds,
         engine_start_s=worker.engine_start_s,
         output=opened.words.job.output.path,

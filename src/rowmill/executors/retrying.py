@@ -12,7 +12,7 @@ import msgspec
 
 from rowmill import rundir
 from rowmill.errors import ConfigError, UnknownName
-from rowmill.journal import Again, Commit, read_commits
+from rowmill.journal import VIOLATION, Again, Commit, read_commits
 from rowmill.record import read_run
 from rowmill.storage import Storage
 from rowmill.write.segments import read_outcomes
@@ -52,6 +52,8 @@ def plan_retry(storage: Storage, kinds: tuple[str, ...]) -> dict[int, Again]:
         reason = f"`{storage.url}` is not answered to its end; run the job first, then retry what failed"
         raise ConfigError(reason=reason)
     known = {shape.partition("\t")[0] for c in commits.values() for shape in c.counts.errors}
+    if any(commit.counts.violations for commit in commits.values()):
+        known.add(VIOLATION)
     for kind in kinds:
         if kind not in known and "other" not in known:
             raise UnknownName(what="kind of failure", name=kind, known=known)
@@ -81,7 +83,7 @@ def _is_open(storage: Storage, plan: RetryPlan) -> bool:
 
 
 def _has_failed(storage: Storage, commit: Commit, kinds: tuple[str, ...]) -> bool:
-    if not commit.counts.failed:
+    if not (commit.counts.failed or (VIOLATION in kinds and commit.counts.violations)):
         return False
     again = Again(before=commit, retry=0, kinds=kinds)
     parts = (part for ref in commit.segments for part in read_outcomes(storage, ref))

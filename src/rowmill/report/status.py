@@ -32,6 +32,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     not_done: int
     copied: int
     truncated: int
+    violations: int
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
@@ -47,6 +48,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         share = f" ({done / self.total:.1%})" if self.total else ""
         yield f"rows    {done:,} of {self.total:,} done{share}: {self.ok:,} ok, {self.failed:,} failed"
         yield f"        {self.copied:,} copied from equal rows, {self.truncated:,} cut by max_tokens"
+        if self.violations:
+            yield f"        {self.violations:,} with answers that break their schema, `regex` or `choices`"
         yield (
             f"tokens  {self.prompt_tokens:,} in ({self.cached_tokens:,} from cache),"
             f" {self.output_tokens:,} out"
@@ -81,6 +84,7 @@ def status(output: str) -> Status:
         not_done=total - counts.done,
         copied=counts.copied,
         truncated=counts.truncated,
+        violations=counts.violations,
         prompt_tokens=counts.prompt_tokens,
         cached_tokens=counts.cached_tokens,
         output_tokens=counts.output_tokens,

@@ -10,7 +10,7 @@ import msgspec
 from rowmill.errors import ConfigError
 from rowmill.read import read_spans
 from rowmill.report.run import View, open_view
-from rowmill.rows import Outcome, pack_key, unpack_key
+from rowmill.rows import RESULT_PREFIX, Outcome, pack_key, unpack_key
 
 ID_COLUMNS = ("custom_id", "id")
 
@@ -46,6 +46,8 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
         )
         if o["status"] == "error":
             yield f"error     {o['error_kind']}: {o['error']}"
+        if o["violation"]:
+            yield f"answer    {o['violation']}"
         yield f"write     {self.segment}"
 
 
@@ -86,9 +88,9 @@ def _journey(view: View, key: int) -> Journey:
 def _fields(outcome: Outcome | None) -> dict[str, Any] | None:
     if outcome is None:
         return None
-    return {
-        name: value for name, value in msgspec.structs.asdict(outcome).items() if name != "key"
-    }
+    encoded = msgspec.json.encode(outcome)
+    found = msgspec.json.decode(encoded, type=dict[str, Any])
+    return {name.removeprefix(RESULT_PREFIX): found[name] for name in found if name != "key"}
 
 
 def _key_of_place(view: View, row: str) -> int | None:

@@ -28,6 +28,7 @@ _MAX_KEPT = 4096
 _MAX_NAMES = 64
 _MAX_FIXED = 64
 
+_UNKNOWN = (None, 0)
 _encode_id = msgspec.json.Encoder().encode
 
 
@@ -41,9 +42,10 @@ class BatchLane:
         """Keys that bodies had beside prompt and model so far -> kinds of value."""
         self._fixed: dict[str, tuple[str, ...]] = dict.fromkeys(_FIXED, ())
         """Values found right."""
-        self._samplings: dict[Any, Sampling] = {}
+        self._samplings: dict[Any, tuple[Sampling | None, int]] = {}
+        """Settings of a body -> what they come to, and the keys of such a line beside `custom_id` and `method`."""
         self._decode: Callable[[bytes], Any] | None = None
-        self._settings: Callable[[Any], Any] = attrgetter("prompt")
+        self._settings: Callable[[Any], Any] = attrgetter("model")
 
     @property
     def is_taught(self) -> bool:
@@ -61,9 +63,14 @@ class BatchLane:
         if line.custom_id is UNSET and line.method is UNSET:
             return None
         body = line.body
-        sampling, text = self._samplings.get(self._settings(body)), body.prompt
+        sampling, num_keys = self._samplings.get(self._settings(body), _UNKNOWN)
+        text = body.prompt
         if sampling is None or not text:
             return None
+        num_keys += (line.custom_id is not UNSET) + (line.method is not UNSET)
+        ends = row.line.count(b'":')
+        if ends != num_keys and ends - row.line.count(b'\\":') != num_keys:
+            return None  # a key given twice, or one with white space behind it
         id = _encode_id(line.custom_id) if line.custom_id else b""
         if self._is_plain:
             return Request(row.key, sampling, id, text)
@@ -84,7 +91,9 @@ class BatchLane:
             self._rebuild({**self._kinds, **kinds}, fixed)
         if self._decode is not None:
             try:
-                self._samplings[self._settings(self._decode(row.line).body)] = request.sampling
+                settings = self._settings(self._decode(row.line).body)
+                num_keys = len(body) + len({"url", "body"} & columns.keys())
+                self._samplings[settings] = request.sampling, num_keys
             except LEAVE:
                 return
 
@@ -101,11 +110,7 @@ class BatchLane:
             return
         self._kinds, self._fixed, self._samplings = kinds, fixed, {}
         self._decode = _decoder(kinds, fixed)
-        self._settings = attrgetter(*(f"_{i}" for i in range(len(kinds)))) if kinds else _none
-
-
-def _none(_: Any) -> None:
-    """Settings of bodies that have none."""
+        self._settings = attrgetter("model", *(f"_{i}" for i in range(len(kinds))))
 
 
 def _kind(raw: bytes) -> Any:

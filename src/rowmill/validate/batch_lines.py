@@ -14,6 +14,7 @@ from rowmill.errors import InvalidRow
 from rowmill.rows import Request
 from rowmill.validate.asked import CHECKS, Samplings
 from rowmill.validate.lines import Columns, shown, split_columns, value_of, what_is, word
+from rowmill.validate.once import repeated_columns_of
 from rowmill.validate.shapes import Asked, Way, messages_request, prompt_request, row_tools
 
 _FIELD_BY_URL = {"/v1/chat/completions": "messages", "/v1/completions": "prompt"}
@@ -81,7 +82,11 @@ def _body(raw: bytes) -> Columns:
     if raw[:1] != b"{":
         reason = f"`body` is {what_is(value_of(raw, 'body'))}, expected an object"
         raise InvalidRow(reason=reason)
-    return split_columns(raw)
+    body = split_columns(raw)
+    if len(repeated := repeated_columns_of(raw, body)):
+        reason = f"`body.{shown(repeated[0])}` is given twice, expected each key once"
+        raise InvalidRow(reason=reason)
+    return body
 
 
 def _check_model(body: Columns, model: str) -> None:

@@ -16,6 +16,7 @@ from rowmill.validate.ids import canonical_id
 from rowmill.validate.jinja_prompt import JinjaPrompt
 from rowmill.validate.lane import ABSENT, LEAVE, Lane
 from rowmill.validate.lines import Columns, shown, split_columns, value_of, what_is
+from rowmill.validate.once import repeated_columns_of
 from rowmill.validate.rules import Rules
 from rowmill.validate.shapes import Asked, text_request
 from rowmill.validate.table_lane import TableLane
@@ -139,6 +140,9 @@ def _asked(rules: Rules, key: int, id: bytes, columns: Columns) -> Asked:
         reason = f"`sampling` is {what_is(value_of(raw, 'sampling'))}, expected an object"
         raise InvalidRow(reason=reason)
     own = split_columns(raw)
+    if len(repeated := repeated_columns_of(raw, own)):
+        reason = f"`sampling.{shown(repeated[0])}` is given twice, expected each key once"
+        raise InvalidRow(reason=reason)
     for name in own:
         if name not in CHECKS:
             known = ", ".join(f"`{key}`" for key in CHECKS)

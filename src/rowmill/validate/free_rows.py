@@ -25,6 +25,11 @@ from rowmill.validate.shapes import (
 )
 from rowmill.validate.table_lane import TableLane
 
+FREE_COLUMNS = frozenset(
+    (*CHECKS, *("prompt", "prompt_token_ids", "tools", "url", "method", "body", "custom_id"))
+)
+"""Columns that mean something where a row brings its own prompt."""
+
 
 class FreeRows:
     """Callable: Row -> Request, or RowError."""

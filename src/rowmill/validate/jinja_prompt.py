@@ -19,6 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from rowmill.errors import ConfigError, InvalidRow
 from rowmill.validate.lines import Columns, shown, value_of
+from rowmill.validate.once import refuse_repeated_inside
 
 _OPEN, _CLOSE = "\ufdd2", "\ufdd3"  # noncharacters: no text for interchange holds them
 _BORDER = re.compile(f"({_OPEN}|{_CLOSE})")
@@ -59,7 +60,7 @@ class JinjaPrompt:
         try:
             self._template = environment.from_string(text)
             self.columns = frozenset(find_undeclared_variables(environment.parse(text)))
-            """Columns it may look at."""
+            """Names that the template asks rows for."""
         except TemplateSyntaxError as error:
             reason = f"`prompt_jinja`, line {error.lineno}: {error.message}"
             raise ConfigError(reason=reason) from error
@@ -93,6 +94,8 @@ class JinjaPrompt:
 
 
 def _value(raw: bytes, name: str) -> Any:
+    if raw[:1] in b"[{":
+        refuse_repeated_inside(raw, shown(name))
     try:
         return _decode(raw)
     except msgspec.MsgspecError:

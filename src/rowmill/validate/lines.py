@@ -1,6 +1,6 @@
 """A line -> its columns, each as the JSON text it was; or what is wrong with the line.
 
-Promises: strict JSON (RFC 8259): no NaN, no trailing text, one object a line; the last of equal keys counts;
+Promises: strict JSON (RFC 8259): no NaN, no trailing text, one object a line; of equal keys the last is given (see once.py);
 a lone surrogate or a number out of range in a column that is not used does no harm.
 Knows nothing of: which columns matter.
 Memory: one line.

@@ -9,7 +9,7 @@ Memory: one row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -18,9 +18,11 @@ from rowmill.errors import ConfigError
 from rowmill.rows import AnyRow, Limits, Request, Wanted
 from rowmill.validate.asked import Samplings
 from rowmill.validate.column_rows import JinjaRows, TemplateRows
-from rowmill.validate.free_rows import FreeRows
+from rowmill.validate.columns import compile_columns
+from rowmill.validate.free_rows import FREE_COLUMNS, FreeRows
 from rowmill.validate.ids import IdColumns
 from rowmill.validate.jinja_prompt import JinjaPrompt
+from rowmill.validate.once import Once
 from rowmill.validate.rules import Rules
 from rowmill.validate.shapes import Way
 
@@ -34,6 +36,17 @@ class Recipe(msgspec.Struct, frozen=True):
     """JSON text of the row's id alone; empty where it has none, or none that can be read."""
     wanted: Wanted
     """The columns that are looked at; others are merely carried."""
+    once: Once | None
+    """What else is to be seen of rows that fast lanes may have read: columns that stand twice."""
+
+    def check_once(self, row: AnyRow) -> None:
+        """Raises: Unreadable where a column that is used stands twice in the line."""
+        if self.once is not None:
+            self.once.check(row)
+
+    def may_be_broken(self, rows: Sequence[AnyRow], requests: Sequence[Request]) -> bool:
+        """Whether `check_once` must see rows that all became requests."""
+        return self.once is not None and self.once.may_be_broken(rows, requests)
 
 
 def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
@@ -62,20 +75,32 @@ def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
         samplings=Samplings(job.sampling, limits),
         ids=id_columns(job),
         prefix=job.output.prefix,
+        used=frozenset(),
     )
+    return _recipe(job, rules)
+
+
+def _recipe(job: Job, rules: Rules) -> Recipe:
+    ids = rules.ids.names
+
+    def using(names: Iterable[str]) -> Rules:
+        return msgspec.structs.replace(rules, used=frozenset((*names, *ids)))
+
     way_in: JinjaRows | TemplateRows | FreeRows
+    once: Once | None = None
     if job.prompt_jinja:
-        way_in = JinjaRows(rules, JinjaPrompt(job.prompt_jinja))
+        jinja = JinjaPrompt(job.prompt_jinja)
+        way_in = JinjaRows(using((*jinja.columns, "sampling")), jinja)
     elif job.prompt:
-        way_in = TemplateRows(rules, job.prompt)
+        columns = compile_columns(job.prompt).columns
+        way_in = TemplateRows(using((*columns, "sampling")), job.prompt)
+        once = Once(columns, ids)
     else:
-        way_in = FreeRows(rules, job)
-    wanted = Wanted(
-        needed=way_in.needed,
-        used=way_in.used.union(rules.ids.names),
-        prefix=job.output.prefix,
-    )
-    return Recipe(request=way_in, id_of=rules.ids.of, wanted=wanted)
+        fields = ("messages", "prompt_token_ids")
+        way_in = FreeRows(using((*FREE_COLUMNS, job.messages)), job)
+        once = Once(("prompt",), ids, others=(job.messages, *fields))
+    wanted = Wanted(needed=way_in.needed, used=way_in.used.union(ids), prefix=job.output.prefix)
+    return Recipe(request=way_in, id_of=rules.ids.of, wanted=wanted, once=once)
 
 
 def id_columns(job: Job) -> IdColumns:
@@ -88,10 +113,12 @@ def validate(row: AnyRow, recipe: Recipe) -> Request:
     """The request that a row makes.
 
     Raises:
-        Unreadable: the line is no JSON object.
+        Unreadable: the line is no JSON object, or holds a column twice.
         InvalidRow: it lacks something, or holds something wrong.
     """
-    return recipe.request(row)
+    request = recipe.request(row)
+    recipe.check_once(row)
+    return request
 
 
 def _refuse_contradictions(job: Job, *, is_chat: bool, can_chat: bool) -> None:

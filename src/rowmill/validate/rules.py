@@ -9,6 +9,7 @@ from rowmill.rows import AnyRow
 from rowmill.validate.asked import Samplings
 from rowmill.validate.ids import IdColumns
 from rowmill.validate.lines import Columns, shown, split_columns
+from rowmill.validate.once import check_columns
 from rowmill.validate.shapes import Way
 
 
@@ -20,12 +21,15 @@ class Rules(msgspec.Struct, frozen=True):
     ids: IdColumns
     prefix: str
     """What names of result columns begin with."""
+    used: frozenset[str]
+    """Columns that mean something in this job, or are part of its prompt."""
 
     def columns(self, row: AnyRow) -> tuple[Columns, bytes]:
         """A row's columns and its id, the long way.
 
         Raises:
-            Unreadable: the line is no JSON object, or a column clashes with those of results.
+            Unreadable: the line is no JSON object, a column that is used stands twice in it,
+                or one clashes with those of results.
             InvalidRow: the id is no scalar.
         """
         columns = split_columns(row.line)
@@ -36,4 +40,5 @@ class Rules(msgspec.Struct, frozen=True):
                     " rename it, or set `output.prefix`"
                 )
                 raise Unreadable(reason=reason)
+        check_columns(row.line, columns, self.used)
         return columns, self.ids.among(columns)

@@ -1,6 +1,7 @@
-"""Is this object a JSON Schema? A light check, so that a wrong one fails its row and not an engine.
+"""Is this object a JSON Schema? Looked at before anything is asked, so that a wrong one fails its row and not an engine.
 
-Promises: wrong types of known keywords and unknown type names are found, with the path to them.
+Promises: wrong types of known keywords and unknown type names are found, with the path to them;
+what passes can be compiled, so every answer to it can be judged.
 Knows nothing of: what an engine's grammar compiler supports beyond that.
 Source: JSON Schema 2020-12, core and validation vocabularies.
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from typing import Any
+
+from rowmill.answers import UnusableSchema, compile_schema
 
 _TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
 _SCHEMA = ("additionalProperties", "contains", "else", "if", "not", "propertyNames", "then")
@@ -23,9 +26,14 @@ _STRINGS = ("$id", "$ref", "$schema", "description", "format", "pattern", "title
 def schema_mistake(schema: Any, where: str = "schema") -> str:
     """The first mistake, as `PATH is FOUND, expected ...`; empty where there is none."""
     try:
-        return next(_mistakes(schema, where, schema), "")
+        mistake = next(_mistakes(schema, where, schema), "")
+        if not mistake:
+            compile_schema(schema)
     except RecursionError:
         return f"`{where}` is nested too deeply, expected a flatter schema"
+    except UnusableSchema as error:
+        return f"`{where}` {error}"
+    return mistake
 
 
 def _mistakes(schema: Any, where: str, root: Any) -> Iterator[str]:

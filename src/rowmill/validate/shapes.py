@@ -15,6 +15,7 @@ from rowmill.errors import InvalidRow
 from rowmill.rows import Request, Sampling
 from rowmill.validate.conversation import check_messages, check_tools
 from rowmill.validate.lines import value_of, what_is
+from rowmill.validate.once import refuse_repeated_inside
 
 _MAX_ID = 2**32 - 1
 encode = msgspec.json.encode
@@ -65,7 +66,9 @@ def text_request(
 
 def messages_request(way: Way, asked: Asked, raw: bytes, field: str, tools: Any) -> Request:
     """A conversation. Raises InvalidRow where it is none."""
-    messages = check_messages(value_of(raw, field), field)
+    value = value_of(raw, field)
+    refuse_repeated_inside(raw, field, value)
+    messages = check_messages(value, field)
     return _chat(way, asked, messages, tools, raw if way.is_wire else b"")
 
 
@@ -128,7 +131,11 @@ def _refuse(field: str, value: Any, expected: str) -> NoReturn:
 def row_tools(row: Mapping[str, bytes], field: str) -> Any:
     """The row's tool definitions, checked; None where there are none."""
     raw = row.get("tools", b"null")
-    return None if raw == b"null" else check_tools(value_of(raw, field), field)
+    if raw == b"null":
+        return None
+    value = value_of(raw, field)
+    refuse_repeated_inside(raw, field, value)
+    return check_tools(value, field)
 
 
 def with_tools(columns: Mapping[str, bytes], way: Way) -> bytes:

@@ -1,0 +1,60 @@
+"""Rows on their way in, outcomes on their way out -> outcomes judged by the rule that their row is held to.
+
+Promises: adapters need not know of it; a row without `schema`, `regex` or `choices` costs nothing;
+a broken rule is recorded, the row stays ok; tool calls are no answers and are not judged.
+Knows nothing of: rules (see `rowmill.answers`), channels.
+Memory: a number and a reference for each row in flight that is held to something.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rowmill.answers import Finding, Rule, rule_of
+from rowmill.rows import Choice, Outcome, Prompts
+
+_NOT_JUDGED = frozenset(("tool_calls", "function_call"))
+
+
+class Judge:
+    """One thread expects, another judges."""
+
+    def __init__(self) -> None:
+        self._rules: dict[int, Rule] = {}
+
+    def expect(self, prompts: Prompts) -> None:
+        """Note the rules of rows, before the engine has them."""
+        rules = [rule_of(sampling) for sampling in prompts.samplings]
+        if not any(rules):
+            return
+        for key, i in zip(prompts.keys, prompts.sampling_of, strict=True):
+            rule = rules[i]
+            if rule is not None:
+                self._rules[key] = rule
+
+    def judged(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """The same outcomes, those of rows with a rule judged by it."""
+        return list(map(self._judged, outcomes)) if self._rules else outcomes
+
+    def _judged(self, outcome: Outcome) -> Outcome:
+        rule = self._rules.pop(outcome.key, None)
+        if rule is None or outcome.status != "ok" or outcome.text is None:
+            return outcome
+        found = _finding(rule, outcome.text, outcome.finish_reason)
+        return msgspec.structs.replace(
+            outcome,
+            parsed=found.parsed,
+            violation=found.violation,
+            choices=[_judged_choice(rule, choice) for choice in outcome.choices],
+        )
+
+
+def _judged_choice(rule: Rule, choice: Choice) -> Choice:
+    found = _finding(rule, choice.text, choice.finish_reason)
+    return msgspec.structs.replace(choice, parsed=found.parsed, violation=found.violation)
+
+
+def _finding(rule: Rule, text: str, finish_reason: str) -> Finding:
+    if finish_reason in _NOT_JUDGED:
+        return Finding()
+    return rule.judge(text, finish_reason)
