@@ -8,6 +8,7 @@ Memory: none.
     plan/shards.jsonl               the input's slices, end to end
     plan/tasks.json                 cut once
     plan/retry-N.json               which failed rows the N-th retry asks again
+    spool/N.zst                     text of an input file that cannot be read in place
     segments/TASK/EPOCH-N.jsonl     outcomes
     commits/TASK.json               create-only: the segments that count
     commits/TASK.rN.json            the same after the N-th retry of failed rows
@@ -30,6 +31,7 @@ RUN = "run.json"
 SHARDS = "plan/shards.jsonl"
 TASKS = "plan/tasks.json"
 RETRIES = "plan/retry-"
+SPOOL = "spool/"
 SEGMENTS = "segments/"
 COMMITS = "commits/"
 LEASES = "leases/"
@@ -41,7 +43,7 @@ ENGINES = "engines/"
 RESULTS = "results/"
 DONE = "results/done.json"
 
-_FOLDERS = ("plan/", SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS)
+_FOLDERS = ("plan/", SPOOL, SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS)
 _SEGMENT = re.compile(r"segments/(\d+)/(\d+)-(\d+)\.jsonl")
 _COMMIT = re.compile(r"commits/(\d+)(?:\.r(\d+))?\.json")
 _LEASE = re.compile(r"leases/(\d+)\.json")
@@ -97,6 +99,11 @@ def engine(pid: int) -> str:
 def part(number: int) -> str:
     """Name of a published part, counted from 0."""
     return f"{RESULTS}part-{number:05d}.jsonl"
+
+
+def spool(number: int) -> str:
+    """Name, within the folder of spools, of the spool of the `number`-th input file, counted from 0."""
+    return f"{number:05d}.zst"
 
 
 def parse_segment(name: str) -> SegmentName | None:

@@ -8,7 +8,8 @@ Memory: one chunk a reader; a record a file and a shard.
 
 from rowmill.read.badline import BadLine
 from rowmill.read.jsonl import line_of, read_lines, read_spans
-from rowmill.read.source import Source, SourceFile, changed, open_recorded, open_source
+from rowmill.read.scan import SourceFile
+from rowmill.read.source import Source, changed, open_recorded, open_source
 
 __all__ = [
     "BadLine",

@@ -28,6 +28,13 @@ PIECE_BYTES = 1 << 18
 """A piece and what is found in it stay in the cache of a core."""
 
 _SPACE = b" \t\r\n"
+_CUT_ARRAY = "the JSON array is cut: the text ends"
+_WRONG_BRACKET = "a `}` closes the JSON array"
+_NO_VALUE = "no value before the comma of a JSON array"
+_NO_LAST_VALUE = "no value behind the last comma of a JSON array"
+_TEXT_BEHIND = "text behind the JSON array"
+_STRAY_BRACKET = "a bracket that closes nothing"
+_CUT_VALUE = "the text ends inside a JSON value, which begins"
 _QUOTE, _BACKSLASH, _COMMA, _FEED, _RETURN, _BLANK = b'"\\,\n\r '
 _MATTERS = bytes(byte in b'"\\{}[],\n\r' for byte in range(256))
 _STEP = np.zeros(256, np.int8)
@@ -189,7 +196,7 @@ class _Array(_Splitter):
 
     def finish(self) -> None:
         if self._state != "behind":
-            raise self._bad("the JSON array is cut: the text ends", 0)
+            raise self._bad(_CUT_ARRAY, 0)
 
     def _lines(self, piece: bytearray) -> bytearray:
         found = self._scan(piece)
@@ -198,7 +205,7 @@ class _Array(_Splitter):
             last = int(np.argmax(found.depth <= 0))
             end = int(found.at[last])
             if piece[end] != ord("]"):
-                raise self._bad("a `}` closes the JSON array", end)
+                raise self._bad(_WRONG_BRACKET, end)
             found = _Found(found.at[:last], found.what[:last], found.depth[:last])
         text = np.frombuffer(piece, np.uint8)
         is_break = (found.what == _FEED) | (found.what == _RETURN)
@@ -222,28 +229,29 @@ class _Array(_Splitter):
         if len(commas):
             first = int(commas[0])
             if not self._has_value and not piece[:first].strip(_SPACE):
-                raise self._bad("no value before the comma of a JSON array", first)
+                raise self._bad(_NO_VALUE, first)
             self._expect_between(piece, at, is_comma)
             begin = int(commas[-1]) + 1
             self._has_value = False
         self._has_value = self._has_value or bool(piece[begin:end].strip(_SPACE))
         if end is not None and self._num_commas and not self._has_value:
-            raise self._bad("no value behind the last comma of a JSON array,", end)
+            raise self._bad(_NO_LAST_VALUE, end)
 
     def _expect_between(self, piece: bytearray, at: _Places, is_comma: _Flags) -> None:
         """Commas with nothing that matters between them may have a plain value there, or nothing."""
         near = np.flatnonzero(is_comma[1:] & is_comma[:-1])
         begins, ends = at[near] + 1, at[near + 1]
-        is_plain = np.frombuffer(piece, np.uint8)[begins] > _BLANK
+        text = np.frombuffer(piece, np.uint8)
+        is_plain = (text[begins] > _BLANK) | (text[ends - 1] > _BLANK)
         unsure = ~is_plain | (begins == ends)
         for begin, end in zip(begins[unsure].tolist(), ends[unsure].tolist(), strict=True):
             if not piece[begin:end].strip(_SPACE):
-                raise self._bad("no value before the comma of a JSON array", end)
+                raise self._bad(_NO_VALUE, end)
 
     def _expect_end(self, piece: bytearray, at: int) -> None:
         rest = piece[at:].lstrip(_SPACE)
         if rest:
-            raise self._bad("text behind the JSON array", len(piece) - len(rest))
+            raise self._bad(_TEXT_BEHIND, len(piece) - len(rest))
 
 
 class _Values(_Splitter):
@@ -260,7 +268,7 @@ class _Values(_Splitter):
         found = self._scan(piece)
         if len(found.depth) and found.depth.min() < 0:
             at = int(found.at[np.argmax(found.depth < 0)])
-            raise self._bad("a bracket that closes nothing", at)
+            raise self._bad(_STRAY_BRACKET, at)
         text = np.frombuffer(piece, np.uint8)
         is_break = (found.what == _FEED) | (found.what == _RETURN)
         is_end = (_STEP[found.what] < 0) & (found.depth == 0)
@@ -286,7 +294,7 @@ class _Values(_Splitter):
     def finish(self) -> None:
         if self._depth or self._in_string:
             self._offset = self._begin
-            raise self._bad("the text ends inside a JSON value, which begins", 0)
+            raise self._bad(_CUT_VALUE, 0)
 
     def _follows_nothing(self, piece: bytearray, found: _Found) -> _Flags:
         """For each break outside of all brackets: whether only white space stands before it in its line."""
@@ -294,10 +302,10 @@ class _Values(_Splitter):
         nothing = np.zeros(len(at), np.bool_)
         is_break = ((what == _FEED) | (what == _RETURN)) & (found.depth == 0)
         begins_line = is_break | ((_STEP[what] < 0) & (found.depth == 0))
-        for index in np.flatnonzero(is_break).tolist():
-            if index == 0:
-                nothing[0] = self._is_blank and not piece[: at[0]].strip(_SPACE)
-            elif begins_line[index - 1]:
-                before = piece[at[index - 1] + 1 : at[index]]
-                nothing[index] = not before.strip(_SPACE)
+        if len(at) and is_break[0]:
+            nothing[0] = self._is_blank and not piece[: at[0]].strip(_SPACE)
+        follows = is_break[1:] & begins_line[:-1]
+        nothing[1:] = follows & (np.diff(at) == 1)
+        for index in (np.flatnonzero(follows & ~nothing[1:]) + 1).tolist():
+            nothing[index] = not piece[at[index - 1] + 1 : at[index]].strip(_SPACE)
         return nothing

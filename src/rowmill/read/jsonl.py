@@ -228,9 +228,7 @@ def _apart(
         yield _Lines(ordinal + begin, lines[begin:] if begin else lines)
 
 
-def _whole_lines(
-    blocks: Iterator[bytes], max_line_bytes: int
-) -> Iterator[tuple[bytes, int]]:
+def _whole_lines(blocks: Iterator[bytes], max_line_bytes: int) -> Iterator[tuple[bytes, int]]:
     """Text that ends with a line, or (empty, length) for one line too long to be kept."""
     pieces: list[bytes] = []
     held = 0

@@ -17,37 +17,39 @@ from pathlib import Path
 
 import msgspec
 
+from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
+from rowmill.read.formats import FileFormat, problem_of, what_is
+from rowmill.read.unpack import HEAD_BYTES, STDIN, Container
 
 SUFFIXES = (".jsonl", ".ndjson", ".json")
-
-_FIRST_BYTES = (
-    (b"\xff\xfe\x00\x00", "is UTF-32 text; write it as UTF-8"),
-    (b"\x00\x00\xfe\xff", "is UTF-32 text; write it as UTF-8"),
-    (b"\xff\xfe", "is UTF-16 text; write it as UTF-8"),
-    (b"\xfe\xff", "is UTF-16 text; write it as UTF-8"),
-    (b"\x1f\x8b", "is compressed with gzip; unpack it"),
-    (b"\x28\xb5\x2f\xfd", "is compressed with Zstandard; unpack it"),
-    (b"PAR1", "is Parquet; this version reads JSON Lines"),
-)
+_STDIN_NAME = "stdin"
 
 
 class Found(msgspec.Struct, frozen=True):
     """A file to be read."""
 
     path: str
-    """Absolute."""
+    """Absolute; `-` is standard input."""
     name: str
     size: int
     mtime_ns: int
+    container: Container = ""
+    """What it is packed with; of standard input, not known before it is read."""
+    format: FileFormat = "jsonl"
 
 
-def list_files(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
+def list_files(
+    paths: Sequence[str], read: ReadConfig | None = None
+) -> tuple[list[Found], list[str]]:
     """Files that the paths stand for, and notes on what was passed over.
+
+    Args:
+        read: how files are understood.
 
     Raises: BadSource, naming every path that cannot be read.
     """
-    listing = _Listing()
+    listing = _Listing(read or ReadConfig())
     for path in paths:
         listing.add(path)
     if not paths:
@@ -67,7 +69,8 @@ def _one_or_list(problems: Sequence[str]) -> str:
 class _Listing:
     """What has been found so far, path by path."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: ReadConfig) -> None:
+        self._read = read
         self.found: list[Found] = []
         self.problems: list[str] = []
         self.skipped: Counter[str] = Counter()
@@ -81,8 +84,8 @@ class _Listing:
         """Take in one path as the user gave it."""
         if "://" in path:
             self._refuse(path, "this version reads local files; copy them here first")
-        elif path == "-":
-            self._refuse(path, "this version does not read standard input; name a file")
+        elif path == STDIN:
+            self._add_stdin()
         elif Path(path).is_dir():
             self._add_many(path, Path(path), self._walk(Path(path)))
         elif os.path.lexists(path):
@@ -95,6 +98,13 @@ class _Listing:
     def _refuse(self, path: str | Path, why: str) -> None:
         shown = str(path).encode(errors="replace").decode()
         self.problems.append(f"`{shown}`: {why}")
+
+    def _add_stdin(self) -> None:
+        if any(file.path == STDIN for file in self.found):
+            self.skipped["files named before"] += 1
+            return
+        container, kind = what_is(STDIN, b"", self._read)
+        self.found.append(Found(STDIN, _STDIN_NAME, 0, 0, container, kind))
 
     def _add_file(self, path: Path) -> None:
         suffix = path.suffix.lower()
@@ -184,13 +194,17 @@ class _Listing:
         try:
             state = path.stat()
             problem = _problem_of(path, state)
+            head = b"" if problem else _head(path)
+            problem = problem or problem_of(head)
         except OSError as error:
             problem = f"cannot be read ({error.strerror})"
         if problem:
             self._refuse(path, problem)
         else:
+            absolute = str(path.absolute())
+            container, kind = what_is(absolute, head, self._read)
             self.found.append(
-                Found(str(path.absolute()), name, state.st_size, state.st_mtime_ns)
+                Found(absolute, name, state.st_size, state.st_mtime_ns, container, kind)
             )
 
 
@@ -213,22 +227,19 @@ def _is_empty(path: Path) -> bool:
 
 
 def _problem_of(path: Path, state: os.stat_result) -> str:
-    """Why a file cannot be an input, from its kind and its first bytes; empty where it can."""
+    """Why a file cannot be an input whatever is in it; empty where it can."""
     if not stat.S_ISREG(state.st_mode):
         return "not a regular file; copy what it gives into a file first"
     try:
         str(path).encode()
     except UnicodeEncodeError:
         return "its path is not valid UTF-8; rename it"
-    with path.open("rb") as file:
-        head = file.read(256)
-    for first_bytes, problem in _FIRST_BYTES:
-        if head.startswith(first_bytes):
-            return problem
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if path.suffix.lower() == ".json" and text.startswith(b"["):
-        return "holds one JSON array; this version reads one JSON object a line"
     return ""
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEAD_BYTES)
 
 
 def _fixed_root(pattern: str) -> Path:

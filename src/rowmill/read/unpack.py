@@ -26,6 +26,10 @@ from rowmill.errors import BadSource
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+    from rowmill.read.zstd import ZstdDecompressor
+
+    _Decompressor = bz2.BZ2Decompressor | lzma.LZMADecompressor | ZstdDecompressor
+
 Container = Literal["", "gzip", "zstd", "bzip2", "xz"]
 """What text is packed with; empty: nothing."""
 
@@ -187,8 +191,9 @@ class Text(_Peeked):
         elif self.container == "gzip":
             from isal import igzip, isal_zlib  # 3 times as fast as the standard library
 
-            self._source = igzip.IGzipFile(fileobj=self.stored, mode="rb")
-            self._wrong = (OSError, zlib.error, isal_zlib.error)
+            opened = igzip.IGzipFile(fileobj=self.stored, mode="rb")  # type: ignore[no-untyped-call]
+            self._source = opened
+            self._wrong = (OSError, zlib.error, cast("type[Exception]", isal_zlib.IsalError))
         elif self.container == "zstd":
             from rowmill.read.zstd import ZstdDecompressor, ZstdError
 
@@ -214,18 +219,6 @@ class Text(_Peeked):
                 f" ({words}: {error}); get the file anew"
             )
             raise BadSource(reason=reason) from error
-
-
-class _Decompressor(Protocol):
-    """What the modules for bzip2, xz and Zstandard share."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
 class _Members:
