@@ -198,9 +198,13 @@ def test_a_resume_finds_the_spool_and_unpacks_nothing(tmp_path: Path) -> None:
     assert changed(source.files, paths=paths) == {}
 
 
+@pytest.mark.parametrize("is_named", [True, False])
 @pytest.mark.parametrize("size", [None, 0, 20])
-def test_a_spool_that_is_lost_or_cut_is_made_anew(tmp_path: Path, size: int | None) -> None:
-    paths, source = spooled(tmp_path)
+def test_a_spool_that_is_lost_or_cut_is_made_anew(
+    tmp_path: Path, size: int | None, is_named: bool
+) -> None:
+    given_paths, source = spooled(tmp_path)
+    paths = given_paths if is_named else None
     spool = tmp_path / "spool/00001.zst"
     whole = spool.read_bytes()
     if size is None:

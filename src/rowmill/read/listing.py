@@ -20,7 +20,7 @@ import msgspec
 from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
 from rowmill.read.formats import FileFormat, problem_of, what_is
-from rowmill.read.unpack import HEAD_BYTES, STDIN, Container
+from rowmill.read.unpack import HEAD_BYTES, STDIN, Container, unreadable
 
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 _STDIN_NAME = "stdin"
@@ -57,6 +57,23 @@ def list_files(
     if listing.problems:
         raise BadSource(reason=_one_or_list(listing.problems))
     return _with_unique_names(listing.found), listing.notes()
+
+
+def looked_at(found: Found, read: ReadConfig | None = None) -> Found:
+    """A file with what its first bytes say of it.
+
+    Raises: BadSource where it cannot be read.
+    """
+    try:
+        head = _head(Path(found.path))
+    except OSError as error:
+        raise unreadable(found.path, error) from error
+    return _understood(found, head, read or ReadConfig())
+
+
+def _understood(found: Found, head: bytes, read: ReadConfig) -> Found:
+    container, kind = what_is(found.path, head, read)
+    return msgspec.structs.replace(found, container=container, format=kind)
 
 
 def _one_or_list(problems: Sequence[str]) -> str:
@@ -103,8 +120,7 @@ class _Listing:
         if any(file.path == STDIN for file in self.found):
             self.skipped["files named before"] += 1
             return
-        container, kind = what_is(STDIN, b"", self._read)
-        self.found.append(Found(STDIN, _STDIN_NAME, 0, 0, container, kind))
+        self.found.append(_understood(Found(STDIN, _STDIN_NAME, 0, 0), b"", self._read))
 
     def _add_file(self, path: Path) -> None:
         suffix = path.suffix.lower()
@@ -202,10 +218,8 @@ class _Listing:
             self._refuse(path, problem)
         else:
             absolute = str(path.absolute())
-            container, kind = what_is(absolute, head, self._read)
-            self.found.append(
-                Found(absolute, name, state.st_size, state.st_mtime_ns, container, kind)
-            )
+            found = Found(absolute, name, state.st_size, state.st_mtime_ns)
+            self.found.append(_understood(found, head, self._read))
 
 
 def _counted(skipped: Counter[str]) -> str:

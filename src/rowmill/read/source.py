@@ -16,7 +16,7 @@ import msgspec
 from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
 from rowmill.read.cutter import LineCutter
-from rowmill.read.listing import Found, list_files
+from rowmill.read.listing import Found, list_files, looked_at
 from rowmill.read.scan import Place, Scanned, SourceFile, digest_of, scan_text
 from rowmill.read.unpack import STDIN, unreadable
 from rowmill.rows import Shard
@@ -121,7 +121,8 @@ def open_recorded(
     for number, file in enumerate(files):
         if file.spool:
             found, cut = found_by_name[file.name], cut_by_name[file.name]
-            path_by_name[file.name] = _spool_of(found, file, cut, Place(number, spool=spool))
+            place = Place(number, cut[0].index, spool)
+            path_by_name[file.name] = _spool_of(found, file, cut, place, read)
     return Source(
         [msgspec.structs.replace(file, path=found_by_name[file.name].path) for file in files],
         [msgspec.structs.replace(shard, path=path_by_name[shard.name]) for shard in shards],
@@ -208,7 +209,13 @@ def _scan(file: Found, place: Place, shard_bytes: int) -> Scanned:
     return scan_text(file, LineCutter(), shard_bytes=shard_bytes, place=place)
 
 
-def _spool_of(found: Found, file: SourceFile, cut: Sequence[Shard], place: Place) -> str:
+def _spool_of(
+    found: Found,
+    file: SourceFile,
+    cut: Sequence[Shard],
+    place: Place,
+    read: ReadConfig | None,
+) -> str:
     """Path of a file's spool, made anew where it is lost."""
     if place.spool is None:
         reason = f"`{file.path}`: was unpacked, and there is no folder to find that in"
@@ -221,7 +228,7 @@ def _spool_of(found: Found, file: SourceFile, cut: Sequence[Shard], place: Place
             f"`{path}`: it holds what standard input gave, and is gone or damaged; start anew"
         )
         raise BadSource(reason=reason)
-    again = _scan(found, place._replace(first_shard=cut[0].index), file.shard_bytes)
+    again = _scan(looked_at(found, read), place, file.shard_bytes)
     as_before = [msgspec.structs.replace(shard, path=str(path)) for shard in cut]
     if (again.file.spool, again.shards) != (file.spool, as_before):
         reason = (
