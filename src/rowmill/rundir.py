@@ -9,6 +9,7 @@ Memory: none.
     plan/tasks.json                 cut once
     plan/append-N.json              files that joined a finished run, and their slices
     plan/retry-N.json               which failed rows the N-th retry asks again
+    spool/N.zst                     text of an input file that cannot be read in place
     segments/TASK/EPOCH-N.jsonl     outcomes
     commits/TASK.json               create-only: the segments that count
     commits/TASK.rN.json            the same after the N-th retry of failed rows
@@ -33,6 +34,7 @@ SHARDS = "plan/shards.jsonl"
 TASKS = "plan/tasks.json"
 RETRIES = "plan/retry-"
 APPENDS = "plan/append-"
+SPOOL = "spool/"
 SEGMENTS = "segments/"
 COMMITS = "commits/"
 LEASES = "leases/"
@@ -45,7 +47,7 @@ RESULTS = "results/"
 DONE = "done.json"
 ARRIVALS = "arrivals/"
 
-_FOLDERS = ("plan/", SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS, ARRIVALS)
+_FOLDERS = ("plan/", SPOOL, SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS, ARRIVALS)
 _SEGMENT = re.compile(r"segments/(\d+)/(\d+)-(\d+)\.jsonl")
 _COMMIT = re.compile(r"commits/(\d+)(?:\.r(\d+))?\.json")
 _LEASE = re.compile(r"leases/(\d+)\.json")
@@ -111,6 +113,11 @@ def arrival(task: int, epoch: int) -> str:
 def part(number: int, suffix: str = ".jsonl") -> str:
     """Name of a published part, counted from 0."""
     return f"{RESULTS}part-{number:05d}{suffix}"
+
+
+def spool(number: int) -> str:
+    """Name, within the folder of spools, of the spool of the `number`-th input file, counted from 0."""
+    return f"{number:05d}.zst"
 
 
 def parse_segment(name: str) -> SegmentName | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
@@ -140,10 +141,10 @@ def test_all_paths_that_cannot_be_read_are_told_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     told = refusal(
         *(tmp_path / name for name in ("none.jsonl", "rows.parquet", "ring.jsonl", "empty")),
-        *(tmp_path / "pipe.jsonl", tmp_path / "no-*.jsonl", "s3://b/c", "-"),
+        *(tmp_path / "pipe.jsonl", tmp_path / "no-*.jsonl", "s3://b/c"),
     )
 
-    assert "8 inputs cannot be read" in told
+    assert "7 inputs cannot be read" in told
     for sentence in (
         "none.jsonl`: no such file or folder",
         "rows.parquet`: this version reads JSON Lines (`.jsonl`, `.ndjson`, `.json`), not `.parquet`",
@@ -152,7 +153,6 @@ def test_all_paths_that_cannot_be_read_are_told_at_once(tmp_path: Path) -> None:
         "pipe.jsonl`: not a regular file",
         "no-*.jsonl`: no JSON Lines file there",
         "`s3://b/c`: this version reads local files",
-        "`-`: this version does not read standard input",
     ):
         assert sentence in told
 
@@ -179,8 +179,8 @@ def test_no_path_at_all_is_refused() -> None:
         ("{}".encode("utf-16"), "is UTF-16 text; write it as UTF-8"),
         (b"\xfe\xff\0{\0}", "is UTF-16 text"),
         ("{}".encode("utf-32"), "is UTF-32 text"),
-        (b"\x1f\x8b\x08", "is compressed with gzip"),
-        (b"PAR1", "is Parquet"),
+        (b"PK\x03\x04", "holds a ZIP archive; unpack it"),
+        (b"a.jsonl".ljust(257, b"\0") + b"ustar\x0000", "holds a tar archive; unpack it"),
     ],
 )
 def test_files_that_are_no_text_are_told_by_what_they_are(
@@ -191,12 +191,25 @@ def test_files_that_are_no_text_are_told_by_what_they_are(
     assert f"a.jsonl`: {told}" in refusal(tmp_path)
 
 
-def test_a_json_array_is_told_from_json_lines(tmp_path: Path) -> None:
-    touch(tmp_path, "a.json", content=b'\xef\xbb\xbf\n[{"a": 1}]')
-    touch(tmp_path, "b.json", content=b'{"a": 1}\n')
+def test_what_a_file_is_stands_with_it(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jsonl", "b.json")
+    touch(tmp_path, "c.jsonl", content=gzip.compress(b"{}"))
+    touch(tmp_path, "d.jsonl", content=b"PAR1")
+    found = list_files([str(tmp_path)])[0]
 
-    assert "a.json`: holds one JSON array" in refusal(tmp_path / "a.json")
-    assert names(tmp_path / "b.json") == ["b.json"]
+    assert [(file.container, file.format) for file in found] == [
+        ("", "jsonl"),
+        ("", "json"),
+        ("gzip", "jsonl"),
+        ("", "parquet"),
+    ]
+
+
+def test_standard_input_is_one_file_however_often_it_is_named() -> None:
+    found, notes = list_files(["-", "-"])
+
+    assert [(file.path, file.name, file.format) for file in found] == [("-", "stdin", "json")]
+    assert notes == ["passed over: files named before (1)"]
 
 
 def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import resource
+import sys
 import tempfile
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
 from rowmill.read import Source, SourceFile, changed, open_recorded, open_source
 from rowmill.read.jsonl import read_lines
@@ -169,3 +173,97 @@ def test_a_recorded_source_that_changed_is_refused_with_every_name(tmp_path: Pat
 
     with pytest.raises(BadSource, match=r"`a\.jsonl` \(changed\), `b\.jsonl` \(gone\)"):
         open_recorded(files, shards)
+
+
+def spooled(folder: Path, content: bytes = b"{}\n" * 99) -> tuple[list[str], Source]:
+    """A source of one plain and one packed file, its spool in `spool`."""
+    paths = write(folder / "in", a=b"{}\n", b=gzip.compress(content))
+    return paths, open_source(paths, shard_bytes=100, spool=folder / "spool")
+
+
+def test_a_resume_finds_the_spool_and_unpacks_nothing(tmp_path: Path) -> None:
+    paths, source = spooled(tmp_path)
+    spool = tmp_path / "spool/00001.zst"
+    state = spool.stat()
+    (tmp_path / "in/b.jsonl").chmod(0o200)  # unreadable, unless the tests run as root
+    (tmp_path / "spool").rename(tmp_path / "moved")
+    again = open_recorded(source.files, source.shards, spool=tmp_path / "moved")
+
+    assert [file.spool for file in again.files] == ["", "00001.zst"]
+    assert {Path(shard.path) for shard in again.shards} == {
+        tmp_path / "in/a.jsonl",
+        tmp_path / "moved/00001.zst",
+    }
+    assert (tmp_path / "moved/00001.zst").stat().st_mtime_ns == state.st_mtime_ns
+    assert sum(len(rows) for shard in again.shards for rows in read_lines(shard)) == 100
+    assert changed(source.files, paths=paths) == {}
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("size", [None, 0, 20])
+def test_a_spool_that_is_lost_or_cut_is_made_anew(
+    tmp_path: Path, size: int | None, is_named: bool
+) -> None:
+    given_paths, source = spooled(tmp_path)
+    paths = given_paths if is_named else None
+    spool = tmp_path / "spool/00001.zst"
+    whole = spool.read_bytes()
+    if size is None:
+        spool.unlink()
+    else:
+        os.truncate(spool, size)
+
+    again = open_recorded(source.files, source.shards, paths=paths, spool=tmp_path / "spool")
+    assert again.shards == source.shards
+    assert spool.read_bytes() == whole
+
+
+def test_a_spool_that_would_be_another_is_refused(tmp_path: Path) -> None:
+    paths, source = spooled(tmp_path)
+    (tmp_path / "spool/00001.zst").unlink()
+    shards = [
+        msgspec.structs.replace(shard, frame=shard.frame and (shard.frame[0], 9_999))
+        for shard in source.shards
+    ]
+
+    with pytest.raises(BadSource, match="unpacked anew, it is not cut as it was"):
+        open_recorded(source.files, shards, paths=paths, spool=tmp_path / "spool")
+
+
+def test_a_packed_file_that_changed_is_named(tmp_path: Path) -> None:
+    paths, source = spooled(tmp_path)
+    (tmp_path / "in/b.jsonl").write_bytes(gzip.compress(b"{}\n" * 98))
+
+    assert changed(source.files, paths=paths) == {"b.jsonl": "changed"}
+
+
+def test_standard_input_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}\n{}\n")))
+    source = open_source(["-"], spool=tmp_path / "spool")
+    monkeypatch.setattr(sys, "stdin", None)
+
+    assert source.num_lines == 2
+    for paths in (None, ["-"]):
+        assert changed(source.files, paths=paths) == {}
+        again = open_recorded(
+            source.files, source.shards, paths=paths, spool=tmp_path / "spool"
+        )
+        assert again.shards == source.shards
+    (tmp_path / "spool/00000.zst").unlink()
+    with pytest.raises(BadSource, match="holds what standard input gave, and is gone"):
+        open_recorded(source.files, source.shards, spool=tmp_path / "spool")
+    assert changed(source.files, paths=write(tmp_path / "in", a=b"{}\n")) == {
+        "stdin": "gone",
+        "a.jsonl": "added",
+    }
+
+
+def test_a_source_with_spools_survives_json(tmp_path: Path) -> None:
+    _, source = spooled(tmp_path)
+
+    assert source == msgspec.json.decode(msgspec.json.encode(source), type=Source)
+
+
+def test_a_format_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadSource, match=r"a\.jsonl`: is csv; this version reads JSON Lines"):
+        open_source(write(tmp_path, a=b"a,b\n"), read=ReadConfig(format="csv"))

@@ -15,7 +15,7 @@ from io import FileIO
 from itertools import chain
 from typing import NamedTuple
 
-from rowmill.errors import StorageError
+from rowmill.read import text
 from rowmill.read.badline import BadLine
 from rowmill.rows import Row, Shard, pack_key
 
@@ -37,12 +37,12 @@ class _Lines(NamedTuple):
 
     def is_clean(self) -> bool:
         """Whether all lines are UTF-8 without NUL, found out in one pass over them together."""
-        text = b"\n".join(self.lines)
+        together = b"\n".join(self.lines)
         try:
-            text.isascii() or text.decode()
+            together.isascii() or together.decode()
         except UnicodeDecodeError:
             return False
-        return b"\0" not in text
+        return b"\0" not in together
 
 
 def read_lines(
@@ -157,19 +157,9 @@ def _read_parts(
     last = shard.num_lines if stop is None else min(stop, shard.num_lines)
     if first >= last:
         return
-    try:
-        with FileIO(shard.path) as file:
-            before = os.fstat(file.fileno())
-            if not _fits(file, shard, before.st_size):
-                raise _changed(shard)
-            blocks = _read_blocks(file, shard, max(first, 0), max_line_bytes)
-            yield from _within(blocks, max(first, 0), last)
-            after = os.fstat(file.fileno())
-    except OSError as error:
-        reason = f"cannot be read ({error.strerror or error})"
-        raise StorageError(path=shard.path, reason=reason) from error
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise _changed(shard)
+    with text.open_slice(shard, chunk_bytes=CHUNK_BYTES, fits=_fits) as blocks:
+        lines = _read_blocks(blocks, shard, max(first, 0), max_line_bytes)
+        yield from _within(lines, max(first, 0), last)
 
 
 def _fits(file: FileIO, shard: Shard, size: int) -> bool:
@@ -198,27 +188,27 @@ def _within(blocks: Iterator[_Lines], first: int, last: int) -> Iterator[_Lines]
 
 
 def _read_blocks(
-    file: FileIO, shard: Shard, first: int, max_line_bytes: int
+    blocks: Iterator[bytes], shard: Shard, first: int, max_line_bytes: int
 ) -> Iterator[_Lines]:
     """All lines from about `first` on. Blocks wholly before it are counted, not split."""
     ordinal = 0
-    for text, num_bytes in _whole_lines(file, shard, max_line_bytes):
+    for together, num_bytes in _whole_lines(blocks, max_line_bytes):
         if num_bytes:
             yield _Lines(ordinal, [], num_bytes)
             ordinal += 1
             continue
         # A block has at most as many lines as bytes: far before `first` none is split.
-        if ordinal + len(text) <= first:
-            ordinal += text.count(b"\n") + (not text.endswith(b"\n"))
+        if ordinal + len(together) <= first:
+            ordinal += together.count(b"\n") + (not together.endswith(b"\n"))
             continue
-        lines = text.split(b"\n")
+        lines = together.split(b"\n")
         if not lines[-1]:
             lines.pop()
         if ordinal + len(lines) > first:
-            yield from _apart(ordinal, lines, max_line_bytes, len(text))
+            yield from _apart(ordinal, lines, max_line_bytes, len(together))
         ordinal += len(lines)
     if ordinal != shard.num_lines:
-        raise _changed(shard)
+        raise text.changed_file(shard)
 
 
 def _apart(
@@ -238,13 +228,11 @@ def _apart(
         yield _Lines(ordinal + begin, lines[begin:] if begin else lines)
 
 
-def _whole_lines(
-    file: FileIO, shard: Shard, max_line_bytes: int
-) -> Iterator[tuple[bytes, int]]:
+def _whole_lines(blocks: Iterator[bytes], max_line_bytes: int) -> Iterator[tuple[bytes, int]]:
     """Text that ends with a line, or (empty, length) for one line too long to be kept."""
     pieces: list[bytes] = []
     held = 0
-    for block in _blocks(file, shard):
+    for block in blocks:
         cut = block.rfind(b"\n") + 1
         if not cut:
             pieces.append(block)
@@ -257,29 +245,12 @@ def _whole_lines(
             begin = block.find(b"\n") + 1
             yield b"", held + begin - 1
             pieces.clear()
-        text = b"".join((*pieces, block[begin:cut]))
-        if text:
-            yield text, 0
+        lines = b"".join((*pieces, block[begin:cut]))
+        if lines:
+            yield lines, 0
         pieces = [block[cut:]]
         held = len(block) - cut
     if held > max_line_bytes:
         yield b"", held
     elif held:
         yield b"".join(pieces), 0
-
-
-def _blocks(file: FileIO, shard: Shard) -> Iterator[bytes]:
-    file.seek(shard.start)
-    left = shard.stop - shard.start
-    while left:
-        block = file.read(min(CHUNK_BYTES, left))
-        if not block:
-            raise _changed(shard)
-        left -= len(block)
-        yield block
-
-
-def _changed(shard: Shard) -> StorageError:
-    return StorageError(
-        path=shard.path, reason="changed while the run was reading it; put the old file back"
-    )

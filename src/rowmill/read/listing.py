@@ -17,54 +17,79 @@ from pathlib import Path
 
 import msgspec
 
+from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
-
-SUFFIXES = (".jsonl", ".ndjson", ".json")
-
-_FIRST_BYTES = (
-    (b"\xff\xfe\x00\x00", "is UTF-32 text; write it as UTF-8"),
-    (b"\x00\x00\xfe\xff", "is UTF-32 text; write it as UTF-8"),
-    (b"\xff\xfe", "is UTF-16 text; write it as UTF-8"),
-    (b"\xfe\xff", "is UTF-16 text; write it as UTF-8"),
-    (b"\x1f\x8b", "is compressed with gzip; unpack it"),
-    (b"\x28\xb5\x2f\xfd", "is compressed with Zstandard; unpack it"),
-    (b"PAR1", "is Parquet; this version reads JSON Lines"),
+from rowmill.read.formats import (
+    ENCODING_MARKS,
+    FORMAT_BY_SUFFIX,
+    FileFormat,
+    problem_of,
+    suffix_of,
+    what_is,
 )
-ENCODING_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
-"""What text in UTF-16 and UTF-32 begins with."""
+from rowmill.read.partitions import partitions_of
+from rowmill.read.unpack import HEAD_BYTES, STDIN, Container, unreadable
+from rowmill.rows import Partitions
+
+_STDIN_NAME = "stdin"
+_KNOWN = ", ".join(f"`{suffix}`" for suffix in FORMAT_BY_SUFFIX)
 
 
 class Found(msgspec.Struct, frozen=True):
     """A file to be read."""
 
     path: str
-    """Absolute."""
+    """Absolute; `-` is standard input."""
     name: str
     size: int
     mtime_ns: int
+    container: Container = ""
+    """What it is packed with; of standard input, not known before it is read."""
+    format: FileFormat = "jsonl"
+    partitions: Partitions = ()
+    """Columns that the folders it lies in stand for."""
 
 
 def list_files(
-    paths: Sequence[str], *, any_encoding: bool = False
+    paths: Sequence[str], read: ReadConfig | None = None, *, any_encoding: bool = False
 ) -> tuple[list[Found], list[str]]:
     """Files that the paths stand for, and notes on what was passed over.
 
     Args:
+        read: how files are understood.
         any_encoding: take text in UTF-16 and UTF-32 too, which is mended but never run.
 
     Raises: BadSource, naming every path that cannot be read.
     """
-    listing = _Listing(any_encoding=any_encoding)
+    listing = _Listing(read or ReadConfig(), any_encoding=any_encoding)
     for path in paths:
         listing.add(path)
     if not paths:
         listing.problems.append("no input is named; set `source` to a file, folder or pattern")
     if listing.problems:
-        raise BadSource(reason=_one_or_list(listing.problems))
+        raise BadSource(reason=one_or_list(listing.problems))
     return _with_unique_names(listing.found), listing.notes()
 
 
-def _one_or_list(problems: Sequence[str]) -> str:
+def looked_at(found: Found, read: ReadConfig | None = None) -> Found:
+    """A file with what its first bytes say of it.
+
+    Raises: BadSource where it cannot be read.
+    """
+    try:
+        head = _head(Path(found.path))
+    except OSError as error:
+        raise unreadable(found.path, error) from error
+    return _understood(found, head, read or ReadConfig())
+
+
+def _understood(found: Found, head: bytes, read: ReadConfig) -> Found:
+    container, kind = what_is(found.path, head, read)
+    return msgspec.structs.replace(found, container=container, format=kind)
+
+
+def one_or_list(problems: Sequence[str]) -> str:
+    """One sentence over all problems, each with its file."""
     if len(problems) == 1:
         return problems[0]
     lines = "".join(f"\n  - {problem}" for problem in problems)
@@ -74,8 +99,8 @@ def _one_or_list(problems: Sequence[str]) -> str:
 class _Listing:
     """What has been found so far, path by path."""
 
-    def __init__(self, *, any_encoding: bool) -> None:
-        self._any_encoding = any_encoding
+    def __init__(self, read: ReadConfig, *, any_encoding: bool) -> None:
+        self._read, self._any_encoding = read, any_encoding
         self.found: list[Found] = []
         self.problems: list[str] = []
         self.skipped: Counter[str] = Counter()
@@ -89,8 +114,8 @@ class _Listing:
         """Take in one path as the user gave it."""
         if "://" in path:
             self._refuse(path, "this version reads local files; copy them here first")
-        elif path == "-":
-            self._refuse(path, "this version does not read standard input; name a file")
+        elif path == STDIN:
+            self._add_stdin()
         elif Path(path).is_dir():
             self._add_many(path, Path(path), self._walk(Path(path)))
         elif os.path.lexists(path):
@@ -104,13 +129,19 @@ class _Listing:
         shown = str(path).encode(errors="replace").decode()
         self.problems.append(f"`{shown}`: {why}")
 
+    def _add_stdin(self) -> None:
+        if any(file.path == STDIN for file in self.found):
+            self.skipped["files named before"] += 1
+            return
+        self.found.append(_understood(Found(STDIN, _STDIN_NAME, 0, 0), b"", self._read))
+
     def _add_file(self, path: Path) -> None:
-        suffix = path.suffix.lower()
-        if suffix and suffix not in SUFFIXES:
-            known = ", ".join(f"`{known}`" for known in SUFFIXES)
-            self._refuse(path, f"this version reads JSON Lines ({known}), not `{suffix}`")
+        suffix = suffix_of(path.name)
+        if suffix and suffix not in FORMAT_BY_SUFFIX and self._read.format == "auto":
+            why = f"`{suffix}` is none of {_KNOWN}; say what it holds with `read.format`"
+            self._refuse(path, why)
         else:
-            self._take(path, path.name)
+            self._take(path, path.name, within=str(path))
 
     def _add_many(self, given: str, root: Path, entries: Iterator[Path]) -> None:
         """Files of a folder or pattern. Links come last: a file goes by its own name."""
@@ -121,15 +152,13 @@ class _Listing:
             if _is_empty(by_name[name]):
                 self.skipped["empty files"] += 1
             else:
-                self._take(by_name[name], name)
+                self._take(by_name[name], name, within=str(root / name))
         self.found[taken:] = sorted(self.found[taken:], key=lambda found: found.name)
         if by_name or len(self.problems) > problems_before:
             return
         seen = _counted(self.skipped - skipped_before)
         why = f" (passed over: {seen})" if seen else ""
-        self._refuse(
-            given, f"no JSON Lines file there{why}; files end in `.jsonl` or `.ndjson`"
-        )
+        self._refuse(given, f"no file of rows there{why}; such files end in {_KNOWN}")
 
     def _walk(self, root: Path) -> Iterator[Path]:
         real_root = _real(root)
@@ -168,7 +197,7 @@ class _Listing:
         name = path.name
         if name.startswith((".", "_")) and not asks_hidden:
             self.skipped["hidden files"] += 1
-        elif not name.lower().endswith(SUFFIXES):
+        elif suffix_of(name) not in FORMAT_BY_SUFFIX:
             suffix = path.suffix
             self.skipped[f"`{suffix}` files" if suffix else "files without a suffix"] += 1
         else:
@@ -182,8 +211,8 @@ class _Listing:
         self.skipped["links that lead out of the folder"] += leads_out
         return leads_out
 
-    def _take(self, path: Path, name: str) -> None:
-        """Keep a file that can be read, once."""
+    def _take(self, path: Path, name: str, *, within: str) -> None:
+        """Keep a file that can be read, once; `within`: its path as the user gave it, with all folders."""
         real_path = _real(path)
         if real_path in self._real_paths:
             self.skipped["files named before"] += 1
@@ -191,15 +220,19 @@ class _Listing:
         self._real_paths.add(real_path)
         try:
             state = path.stat()
-            problem = _problem_of(path, state, any_encoding=self._any_encoding)
+            problem = _problem_of(path, state)
+            head = b"" if problem else _head(path)
+            if not (self._any_encoding and head.startswith(ENCODING_MARKS)):
+                problem = problem or problem_of(head)
         except OSError as error:
             problem = f"cannot be read ({error.strerror})"
         if problem:
             self._refuse(path, problem)
         else:
-            self.found.append(
-                Found(str(path.absolute()), name, state.st_size, state.st_mtime_ns)
-            )
+            absolute = str(path.absolute())
+            folders = partitions_of(within) if self._read.partitions == "hive" else ()
+            found = Found(absolute, name, state.st_size, state.st_mtime_ns, partitions=folders)
+            self.found.append(_understood(found, head, self._read))
 
 
 def _counted(skipped: Counter[str]) -> str:
@@ -220,24 +253,20 @@ def _is_empty(path: Path) -> bool:
     return stat.S_ISREG(state.st_mode) and state.st_size == 0
 
 
-def _problem_of(path: Path, state: os.stat_result, *, any_encoding: bool) -> str:
-    """Why a file cannot be an input, from its kind and its first bytes; empty where it can."""
+def _problem_of(path: Path, state: os.stat_result) -> str:
+    """Why a file cannot be an input whatever is in it; empty where it can."""
     if not stat.S_ISREG(state.st_mode):
         return "not a regular file; copy what it gives into a file first"
     try:
         str(path).encode()
     except UnicodeEncodeError:
         return "its path is not valid UTF-8; rename it"
-    with path.open("rb") as file:
-        head = file.read(256)
-    if not (any_encoding and head.startswith(ENCODING_MARKS)):
-        for first_bytes, problem in _FIRST_BYTES:
-            if head.startswith(first_bytes):
-                return problem
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if path.suffix.lower() == ".json" and text.startswith(b"["):
-        return "holds one JSON array; this version reads one JSON object a line"
     return ""
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEAD_BYTES)
 
 
 def _fixed_root(pattern: str) -> Path:

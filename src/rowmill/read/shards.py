@@ -82,26 +82,32 @@ def read_tables(
 
 
 def schema_of(shard: Shard) -> pa.Schema:
-    """Columns of a shard of tables or records, be it without rows.
+    """Columns of a shard of tables or records, the folders' behind its own.
 
     Raises: StorageError, BadSource where the file cannot be read.
     """
     import pyarrow as pa
 
-    if shard.csv is not None:
-        schema = pa.schema([(name, pa.string()) for name in shard.csv.columns])
-    elif shard.format == "parquet":
-        from rowmill.read.parquet import schema as schema_of_parquet
-
-        schema = schema_of_parquet(shard.path)
-    else:
-        from rowmill.read.arrow import schema as schema_of_arrow
-
-        schema = schema_of_arrow(shard.path)
+    schema = own_schema(shard)
     for name, _ in shard.partitions:
         if name not in schema.names:
             schema = schema.append(pa.field(name, pa.string()))
     return schema
+
+
+def own_schema(shard: Shard) -> pa.Schema:
+    """Columns of the file that a shard of tables or records is of."""
+    import pyarrow as pa
+
+    if shard.csv is not None:
+        return pa.schema([(name, pa.string()) for name in shard.csv.columns])
+    if shard.format == "parquet":
+        from rowmill.read.parquet import schema as schema_of_parquet
+
+        return schema_of_parquet(shard.path)
+    from rowmill.read.arrow import schema as schema_of_arrow
+
+    return schema_of_arrow(shard.path)
 
 
 def line_of(shard: Shard, ordinal: int) -> bytes | None:

@@ -1,47 +1,29 @@
-"""Files -> Shards: count the lines, take the digest, cut slices that can be read alone.
+"""Files -> Shards: the whole input as slices that can be read alone, and what a resume may take for it.
 
-Promises: the shards of a file lie end to end from its first byte (behind a BOM) to its last;
-every file has one at least; each ends behind a newline or with the file.
+Promises: shards in file order, those of a file end to end; a resume reads what the run began with,
+or is refused with every file that differs.
 Knows nothing of: rows, JSON, the job.
-Memory: one block (4 MiB) and a record a file and a shard. Time: one pass, over 1 GB/s.
+Memory: a record a file and a shard. Time: one pass.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from io import FileIO
 from pathlib import Path
 
 import msgspec
-import numpy as np
-import xxhash
 
+from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
-from rowmill.read.listing import Found, list_files
+from rowmill.read.drift import drift_notes
+from rowmill.read.listing import Found, list_files, looked_at, one_or_list
+from rowmill.read.scan import Place, Scanned, SourceFile, digest_of, scan_text
+from rowmill.read.unpack import STDIN, container_words, unreadable
 from rowmill.rows import Shard
 
 MIN_SHARD_BYTES = 4 << 20
 MAX_SHARD_BYTES = 64 << 20
 WANTED_SHARDS = 4096
-BLOCK_BYTES = 4 << 20
-
-_BOM = b"\xef\xbb\xbf"
-_NEWLINE = 10
-_COUNT_BYTES = 1 << 18
-"""Newlines are counted in pieces that stay in the cache of a core."""
-
-
-class SourceFile(msgspec.Struct, frozen=True):
-    """One input file as it was when it was counted; stored with the run."""
-
-    path: str
-    name: str
-    size: int
-    mtime_ns: int
-    digest: str
-    """xxh3_128 of its bytes, in hex."""
-    num_lines: int
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -68,32 +50,62 @@ class Source(msgspec.Struct, frozen=True):
         return _differences(old, self.identity())
 
 
-def open_source(paths: Sequence[str], *, shard_bytes: int | None = None) -> Source:
+def open_source(
+    paths: Sequence[str],
+    *,
+    shard_bytes: int | None = None,
+    spool: Path | None = None,
+    read: ReadConfig | None = None,
+    known: Sequence[SourceFile] = (),
+    first_index: int = 0,
+) -> Source:
     """Find the files, count their lines and cut them into shards.
 
     Args:
-        paths: files, patterns or folders, read in this order.
+        paths: files, patterns or folders, read in this order; `-` is standard input.
         shard_bytes: size of a shard, about. None: a 4096th of the input within 4 to 64 MiB.
             A task that starts inside a shard reads over what lies before, so small is good;
             the run keeps a record of each, so there must not be too many.
-    Raises: BadSource, naming every path that cannot be read.
+        spool: folder for the text of what cannot be read in place: compressed files, arrays and
+            standard input. None: such input is refused.
+        read: how files are understood.
+        known: files that are cut already, by name: they are left out.
+        first_index: index of the first shard.
+
+    Raises:
+        BadSource: the input cannot be read; names every file.
+        StorageError: what is unpacked cannot be written.
     """
-    found, notes = list_files(paths)
+    names = {file.name for file in known}
+    listed, notes = list_files(paths, read)
+    found = [file for file in listed if file.name not in names]
     if shard_bytes is None:
         share = sum(file.size for file in found) // WANTED_SHARDS
         shard_bytes = min(max(share, MIN_SHARD_BYTES), MAX_SHARD_BYTES)
-    buffer = bytearray(max(1, min(BLOCK_BYTES, shard_bytes)))
     files: list[SourceFile] = []
     shards: list[Shard] = []
-    for file in found:
-        scan = _Scan(file, shard_bytes, len(shards))
-        files.append(scan.read(buffer))
-        shards += scan.shards
-    return Source(files, shards, notes)
+    problems: list[str] = []
+    for number, file in enumerate(found, len(known)):
+        place = Place(number, first_index + len(shards), spool)
+        try:
+            scanned = _scan(file, place, shard_bytes, read)
+        except BadSource as error:
+            problems.append(str(error.fields["reason"]))
+            continue
+        files.append(scanned.file)
+        shards += scanned.shards
+    if problems:
+        raise BadSource(reason=one_or_list(problems))
+    return Source(files, shards, [*notes, *drift_notes(shards)])
 
 
 def open_recorded(
-    files: Sequence[SourceFile], shards: Sequence[Shard], *, paths: Sequence[str] | None = None
+    files: Sequence[SourceFile],
+    shards: Sequence[Shard],
+    *,
+    paths: Sequence[str] | None = None,
+    spool: Path | None = None,
+    read: ReadConfig | None = None,
 ) -> Source:
     """The source of an earlier start, its shards used as they were cut.
 
@@ -102,36 +114,60 @@ def open_recorded(
         shards: as they were cut.
         paths: what the job names now. Files added to it are then noticed, and files that
             moved with their content are read from their new place.
-    Raises: BadSource, naming every file that changed, is gone or was added.
+        spool: the folder of spools; one that is missing is made anew.
+        read: how files are understood.
+
+    Raises:
+        BadSource: naming every file that changed, is gone or was added; or a spool that is lost for good.
+        StorageError: a spool cannot be made anew.
     """
-    differing = changed(files, paths=paths)
+    now = _files_now(files, paths, read)
+    differing = _compare(files, now)
     if differing:
         each = ", ".join(f"`{name}` ({what})" for name, what in differing.items())
         reason = f"the input is not what the run began with: {each}; put it back, or start anew"
         raise BadSource(reason=reason)
-    path_by_name = {file.name: file.path for file in _files_now(files, paths)}
+    found_by_name = {file.name: file for file in now}
+    cut_by_name: dict[str, list[Shard]] = {file.name: [] for file in files}
+    for shard in shards:
+        cut_by_name[shard.name].append(shard)
+    path_by_name = {name: found.path for name, found in found_by_name.items()}
+    for number, file in enumerate(files):
+        if file.spool:
+            found, cut = found_by_name[file.name], cut_by_name[file.name]
+            place = Place(number, cut[0].index, spool)
+            path_by_name[file.name] = _spool_of(found, file, cut, place, read)
     return Source(
-        [msgspec.structs.replace(file, path=path_by_name[file.name]) for file in files],
+        [msgspec.structs.replace(file, path=found_by_name[file.name].path) for file in files],
         [msgspec.structs.replace(shard, path=path_by_name[shard.name]) for shard in shards],
     )
 
 
 def changed(
-    recorded: Sequence[SourceFile], *, paths: Sequence[str] | None = None
+    recorded: Sequence[SourceFile],
+    *,
+    paths: Sequence[str] | None = None,
+    read: ReadConfig | None = None,
 ) -> dict[str, str]:
     """Names of files that are not as recorded: `changed`, `gone` or `added`.
 
     A file with the path, size and time it had is taken as unchanged; one of equal size
-    and another time or place is read and its digest compared.
+    and another time or place is read and its digest compared. Standard input is what it was.
 
     Args:
         recorded: the files as they were counted.
         paths: what the job names now; None looks at the recorded files alone.
+        read: how files are understood.
+
     Raises: BadSource where `paths` cannot be read.
     """
+    return _compare(recorded, _files_now(recorded, paths, read))
+
+
+def _compare(recorded: Sequence[SourceFile], now: Sequence[Found]) -> dict[str, str]:
     old = {file.name: file for file in recorded}
-    now = {file.name: _digest_now(file, old) for file in _files_now(recorded, paths)}
-    return _differences({file.name: file.digest for file in recorded}, now)
+    digests = {file.name: _digest_now(file, old) for file in now}
+    return _differences({file.name: file.digest for file in recorded}, digests)
 
 
 def _differences(old: dict[str, str], new: dict[str, str]) -> dict[str, str]:
@@ -146,17 +182,22 @@ def _differences(old: dict[str, str], new: dict[str, str]) -> dict[str, str]:
     return told
 
 
-def _files_now(recorded: Sequence[SourceFile], paths: Sequence[str] | None) -> list[Found]:
+def _files_now(
+    recorded: Sequence[SourceFile], paths: Sequence[str] | None, read: ReadConfig | None
+) -> list[Found]:
     if paths is not None:
-        return list_files(paths)[0]
+        return list_files(paths, read)[0]
     found = []
     for file in recorded:
+        if file.path == STDIN:
+            found.append(Found(STDIN, file.name, 0, 0))
+            continue
         try:
             state = Path(file.path).stat()
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise _unreadable(file.path, error) from error
+            raise unreadable(file.path, error) from error
         found.append(Found(file.path, file.name, state.st_size, state.st_mtime_ns))
     return found
 
@@ -164,91 +205,77 @@ def _files_now(recorded: Sequence[SourceFile], paths: Sequence[str] | None) -> l
 def _digest_now(file: Found, old: dict[str, SourceFile]) -> str:
     """Digest of a file as it is; empty where its size alone tells that it is another."""
     before = old.get(file.name)
-    if before is None or before.size != file.size:
+    if before is None:
+        return ""
+    if before.path == file.path == STDIN:
+        return before.digest
+    if before.size != file.size or STDIN in (before.path, file.path):
         return ""
     if (before.path, before.mtime_ns) == (file.path, file.mtime_ns):
         return before.digest
-    return _Scan(file, MAX_SHARD_BYTES, 0).read(bytearray(BLOCK_BYTES)).digest
+    return digest_of(file)
 
 
-def _unreadable(path: str, error: OSError) -> BadSource:
-    return BadSource(reason=f"`{path}`: cannot be read ({error.strerror or error})")
+def _scan(file: Found, place: Place, shard_bytes: int, read: ReadConfig | None) -> Scanned:
+    if file.format not in ("parquet", "arrow"):
+        return scan_text(file, shard_bytes=shard_bytes, place=place, read=read)
+    if file.container:
+        reason = f"`{file.path}`: is {file.format.capitalize()} inside {container_words(file.container)}; unpack it"
+        raise BadSource(reason=reason)
+    if file.format == "parquet":
+        from rowmill.read.parquet import scan as scan_parquet
 
+        shards = scan_parquet(file, place.first_shard, shard_bytes)
+    else:
+        from rowmill.read.arrow import scan as scan_arrow
 
-class _Scan:
-    """One pass over a file."""
-
-    def __init__(self, file: Found, shard_bytes: int, first_index: int) -> None:
-        self.shards: list[Shard] = []
-        self._file = file
-        self._shard_bytes = shard_bytes
-        self._first_index = first_index
-        self._start = 0
-        """First byte of the slice that is open."""
-        self._lines_before = 0
-        """Lines of the slices that are cut."""
-        self._num_newlines = 0
-        """In the open slice."""
-
-    def read(self, buffer: bytearray) -> SourceFile:
-        """Read the file through `buffer`; its slices are in `shards` afterwards."""
-        file = self._file
-        try:
-            with FileIO(file.path) as opened:
-                digest = self._read_blocks(opened, buffer)
-                state = os.fstat(opened.fileno())
-        except OSError as error:
-            raise _unreadable(file.path, error) from error
-        if (state.st_size, state.st_mtime_ns) != (file.size, file.mtime_ns):
-            reason = f"`{file.path}`: changed while it was read; wait until it is complete"
-            raise BadSource(reason=reason)
-        return SourceFile(
-            file.path, file.name, file.size, file.mtime_ns, digest, self._lines_before
-        )
-
-    def _read_blocks(self, opened: FileIO, buffer: bytearray) -> str:
-        hasher = xxhash.xxh3_128()
-        view = memoryview(buffer)
-        if opened.read(len(_BOM)) == _BOM:
-            self._start = len(_BOM)
-        opened.seek(0)
-        stop = line_stop = 0
-        while num_bytes := opened.readinto(buffer):
-            hasher.update(view[:num_bytes])
-            newline = buffer.rfind(b"\n", 0, num_bytes)
-            if newline >= 0:
-                self._num_newlines += _count_newlines(buffer, num_bytes)
-                line_stop = stop + newline + 1
-            stop += num_bytes
-            if stop - self._start >= self._shard_bytes and line_stop > self._start:
-                self._cut(line_stop, self._num_newlines)
-        if stop > self._start:
-            self._cut(stop, self._num_newlines + (line_stop < stop))
-        elif not self.shards:
-            self._cut(stop, 0)
-        return hasher.hexdigest()
-
-    def _cut(self, stop: int, num_lines: int) -> None:
-        self.shards.append(
-            Shard(
-                index=self._first_index + len(self.shards),
-                path=self._file.path,
-                name=self._file.name,
-                start=self._start,
-                stop=stop,
-                first_line=self._lines_before + 1,
-                num_lines=num_lines,
-            )
-        )
-        self._start = stop
-        self._lines_before += num_lines
-        self._num_newlines = 0
-
-
-def _count_newlines(buffer: bytearray, num_bytes: int) -> int:
-    """Newlines among the first bytes; unlike `bytes.count`, as fast where lines are short."""
-    array = np.frombuffer(buffer, np.uint8, num_bytes)
-    pieces = range(0, num_bytes, _COUNT_BYTES)
-    return sum(
-        int(np.count_nonzero(array[at : at + _COUNT_BYTES] == _NEWLINE)) for at in pieces
+        shards = scan_arrow(file, place.first_shard, shard_bytes)
+    scanned = SourceFile(
+        path=file.path,
+        name=file.name,
+        size=file.size,
+        mtime_ns=file.mtime_ns,
+        digest=digest_of(file),
+        num_lines=sum(shard.num_lines for shard in shards),
     )
+    return Scanned(scanned, shards)
+
+
+def _spool_of(
+    found: Found,
+    file: SourceFile,
+    cut: Sequence[Shard],
+    place: Place,
+    read: ReadConfig | None,
+) -> str:
+    """Path of a file's spool, made anew where it is lost."""
+    if place.spool is None:
+        reason = f"`{file.path}`: was unpacked, and there is no folder to find that in"
+        raise BadSource(reason=reason)
+    path = place.spool / file.spool
+    if _size_of(path) == max((shard.frame[1] for shard in cut if shard.frame), default=0):
+        return str(path)
+    if file.path == STDIN:
+        reason = (
+            f"`{path}`: it holds what standard input gave, and is gone or damaged; start anew"
+        )
+        raise BadSource(reason=reason)
+    again = _scan(looked_at(found, read), place, file.shard_bytes, read)
+    as_before = [msgspec.structs.replace(shard, path=str(path)) for shard in cut]
+    if (again.file.spool, again.shards) != (file.spool, as_before):
+        reason = (
+            f"`{file.path}`: unpacked anew, it is not cut as it was; start anew, or go on with"
+            " the versions of rowmill and Zstandard that began the run"
+        )
+        raise BadSource(reason=reason)
+    return str(path)
+
+
+def _size_of(path: Path) -> int:
+    """Of a file, in bytes; -1 where there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return -1
+    except OSError as error:
+        raise unreadable(str(path), error) from error

@@ -1,14 +1,15 @@
 """Shard -> blocks of text: the bytes of one slice, whether it lies in its file or in a spool.
 
-Promises: the bytes of the slice, all of them, or an error that names the file.
+Promises: the bytes of the slice, all of them and no others, or an error that names the file.
 Knows nothing of: lines, records.
 Memory: one block.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import FileIO
 
 from rowmill.errors import StorageError
@@ -22,17 +23,36 @@ def blocks(shard: Shard, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
 
     Raises: StorageError where the file cannot be read, or changed since it was counted.
     """
+    with open_slice(shard, chunk_bytes=chunk_bytes) as opened:
+        yield from opened
+
+
+@contextlib.contextmanager
+def open_slice(
+    shard: Shard,
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+    fits: Callable[[FileIO, Shard, int], bool] | None = None,
+) -> Iterator[Iterator[bytes]]:
+    """The blocks of a slice, for one who may stop before the last and still asks whether all was well.
+
+    Args:
+        fits: told the open file, the slice and the file's size, says whether the slice still
+            begins and ends where it should; not asked of spools, which have checksums.
+    Raises: StorageError, as `blocks` does.
+    """
     try:
         with FileIO(shard.path) as file:
             before = os.fstat(file.fileno())
-            file.seek(shard.start)
-            left = shard.stop - shard.start
-            while left:
-                block = file.read(min(chunk_bytes, left))
-                if not block:
+            if shard.frame is None:
+                if fits and not fits(file, shard, before.st_size):
                     raise changed_file(shard)
-                left -= len(block)
-                yield block
+                yield _blocks_of_file(file, shard, chunk_bytes)
+            else:
+                unpacked = _blocks_of_frame(file, shard, shard.frame, chunk_bytes)
+                yield unpacked
+                for _ in unpacked:
+                    pass  # the checksum stands at the frame's end
             after = os.fstat(file.fileno())
     except OSError as error:
         reason = f"cannot be read ({error.strerror or error})"
@@ -43,6 +63,53 @@ def blocks(shard: Shard, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
 
 def changed_file(shard: Shard) -> StorageError:
     """What is raised where a file is not what it was when it was counted."""
+    if shard.frame is not None:
+        return _damaged(shard)
     return StorageError(
         path=shard.path, reason="changed while the run was reading it; put the old file back"
     )
+
+
+def _damaged(shard: Shard) -> StorageError:
+    reason = f"what was unpacked there of `{shard.name}` is damaged; delete that file"
+    return StorageError(path=shard.path, reason=reason)
+
+
+def _blocks_of_file(file: FileIO, shard: Shard, chunk_bytes: int) -> Iterator[bytes]:
+    file.seek(shard.start)
+    left = shard.stop - shard.start
+    while left:
+        block = file.read(min(chunk_bytes, left))
+        if not block:
+            raise changed_file(shard)
+        left -= len(block)
+        yield block
+
+
+def _blocks_of_frame(
+    file: FileIO, shard: Shard, frame: tuple[int, int], chunk_bytes: int
+) -> Iterator[bytes]:
+    from rowmill.read.zstd import ZstdDecompressor, ZstdError
+
+    file.seek(frame[0])
+    packed_left = frame[1] - frame[0]
+    left = shard.stop - shard.start
+    unpacking = ZstdDecompressor()
+    while not unpacking.eof:
+        packed = b""
+        if unpacking.needs_input:
+            packed = file.read(min(CHUNK_BYTES, packed_left))
+            if not packed:
+                raise _damaged(shard)
+            packed_left -= len(packed)
+        try:
+            block = unpacking.decompress(packed, min(chunk_bytes, left + 1))
+        except ZstdError as error:
+            raise _damaged(shard) from error
+        left -= len(block)
+        if left < 0:
+            raise _damaged(shard)
+        if block:
+            yield block
+    if left or packed_left or unpacking.unused_data:
+        raise _damaged(shard)

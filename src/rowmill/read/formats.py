@@ -1,0 +1,111 @@
+"""A file's first bytes and its name -> what it is packed with and which format it holds.
+
+Promises: bytes decide wherever they can, the suffix where they cannot; what is no input is told in words.
+Knows nothing of: how a format is read.
+Memory: none.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import Literal
+
+from rowmill.config import ReadConfig
+from rowmill.read.unpack import STDIN, Container, container_of
+
+FileFormat = Literal["jsonl", "json", "csv", "tsv", "parquet", "arrow"]
+"""What a file holds. `json` is settled by its text: one value a line, an array, or values over many lines."""
+
+PACKED_SUFFIXES = (".gz", ".gzip", ".zst", ".zstd", ".bz2", ".xz", ".lzma")
+FORMAT_BY_SUFFIX: dict[str, FileFormat] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+
+_TABLES = re.compile(rb"(?P<parquet>PAR1)|(?P<arrow>ARROW1|\xff\xff\xff\xff...\0)", re.DOTALL)
+_REFUSED = (
+    (b"\xff\xfe\x00\x00", "is UTF-32 text; write it as UTF-8"),
+    (b"\x00\x00\xfe\xff", "is UTF-32 text; write it as UTF-8"),
+    (b"\xff\xfe", "is UTF-16 text; write it as UTF-8"),
+    (b"\xfe\xff", "is UTF-16 text; write it as UTF-8"),
+    (b"PK\x03\x04", "holds a ZIP archive; unpack it"),
+    (b"PK\x05\x06", "holds a ZIP archive; unpack it"),
+    (b"7z\xbc\xaf\x27\x1c", "holds a 7z archive; unpack it"),
+    (b"\x04\x22\x4d\x18", "is compressed with LZ4; unpack it, or use Zstandard"),
+    (b"LZIP\x01", "is compressed with lzip; unpack it, or use xz"),
+    (b"\x1f\x9d", "is compressed with compress (`.Z`); unpack it"),
+    (b"\xff\x06\x00\x00sNaPpY", "is compressed with Snappy; unpack it"),
+    (b"SQLite format 3\0", "is an SQLite database; write its rows as JSON Lines"),
+    (b"Obj\x01", "is Avro; write its rows as JSON Lines"),
+)
+ENCODING_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+"""What text in UTF-16 and UTF-32 begins with."""
+_TAR_MARK = slice(257, 262)
+
+
+def suffix_of(name: str) -> str:
+    """The suffix that names the format, in small letters: `.csv` of `A.CSV.gz`; empty where there is none."""
+    path = PurePath(name.lower())
+    if path.suffix in PACKED_SUFFIXES:
+        path = PurePath(path.stem)
+    return path.suffix
+
+
+def what_is(path: str, head: bytes, read: ReadConfig) -> tuple[Container, FileFormat]:
+    """What a file is packed with, and which format is in it.
+
+    Args:
+        path: its name, or `-`.
+        head: its first `HEAD_BYTES`; of standard input none are known yet.
+        read: a format that the job sets holds for every file.
+    """
+    container = container_of(head)
+    if read.format != "auto":
+        return container, read.format
+    table = table_of(head)
+    if table:
+        return "", table
+    if path == STDIN:
+        return "", "json"
+    return container, FORMAT_BY_SUFFIX.get(suffix_of(path), "jsonl")
+
+
+def table_of(head: bytes) -> Literal["", "parquet", "arrow"]:
+    """Which format of tables begins so; empty for none."""
+    match = _TABLES.match(head)
+    if match is None:
+        return ""
+    return "parquet" if match["parquet"] else "arrow"
+
+
+def problem_of(head: bytes) -> str:
+    """Why no row can be read from a file that begins so, as the end of a sentence; empty where they may be."""
+    for first_bytes, problem in _REFUSED:
+        if head.startswith(first_bytes):
+            return problem
+    if head[_TAR_MARK] == b"ustar":
+        return "holds a tar archive; unpack it"
+    return ""
+
+
+def problem_within(head: bytes) -> str:
+    """The same of unpacked text, which may not be packed again, nor be a table: those are read in place."""
+    if container_of(head):
+        return "is packed a second time; unpack it once"
+    table = table_of(head)
+    if table:
+        return (
+            f"is {table.capitalize()}, which is read from a file of its own; write it into one"
+        )
+    return problem_of(head)
