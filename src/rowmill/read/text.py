@@ -7,12 +7,13 @@ Memory: one block.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from io import FileIO
 
-from rowmill.errors import StorageError
+from rowmill.read.steady import changed_file, steady, unreadable_file
 from rowmill.rows import Shard
+
+__all__ = ["CHUNK_BYTES", "blocks", "changed_file"]
 
 CHUNK_BYTES = 1 << 20
 
@@ -23,8 +24,7 @@ def blocks(shard: Shard, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     Raises: StorageError where the file cannot be read, or changed since it was counted.
     """
     try:
-        with FileIO(shard.path) as file:
-            before = os.fstat(file.fileno())
+        with FileIO(shard.path) as file, steady(shard, file.fileno()):
             file.seek(shard.start)
             left = shard.stop - shard.start
             while left:
@@ -33,16 +33,5 @@ def blocks(shard: Shard, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
                     raise changed_file(shard)
                 left -= len(block)
                 yield block
-            after = os.fstat(file.fileno())
     except OSError as error:
-        reason = f"cannot be read ({error.strerror or error})"
-        raise StorageError(path=shard.path, reason=reason) from error
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise changed_file(shard)
-
-
-def changed_file(shard: Shard) -> StorageError:
-    """What is raised where a file is not what it was when it was counted."""
-    return StorageError(
-        path=shard.path, reason="changed while the run was reading it; put the old file back"
-    )
+        raise unreadable_file(shard, error.strerror or str(error)) from error
