@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from rowmill.read.values import reread
 from rowmill.rows import Choice, Outcome, Prompts, Sampling
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -127,7 +128,7 @@ def _flat_kinds(*, of_parquet: bool) -> list[tuple[Any, st.SearchStrategy[Any]]]
     return kinds
 
 
-def _nested(inner: Any, *, of_parquet: bool) -> st.SearchStrategy[Any]:
+def _nested(inner: Any) -> st.SearchStrategy[Any]:
     """(type, values) of types made of others."""
     name = st.sampled_from(["a", "b", "item", "c.d", "\u00e9"])
 
@@ -162,9 +163,7 @@ def _nested(inner: Any, *, of_parquet: bool) -> st.SearchStrategy[Any]:
             st.tuples(keys, _or_null(found)), max_size=3
         )
 
-    ways = [inner.flatmap(lists), inner.map(maps)]
-    if not of_parquet:
-        ways.append(inner.map(fixed))  # its nulls come back as nulls, but on other bytes
+    ways = [inner.flatmap(lists), inner.map(maps), inner.map(fixed)]
     ways.append(st.dictionaries(name, inner, min_size=1, max_size=3).map(structs))
     return st.one_of(ways)
 
@@ -192,9 +191,9 @@ def _encoded_kinds(*, of_parquet: bool) -> list[tuple[Any, st.SearchStrategy[Any
 def arrow_kinds(*, of_parquet: bool = False) -> st.SearchStrategy[Any]:
     """(type, strategy of values), nested ones too; with `of_parquet`, such as Parquet gives back as they were."""
     flat = st.sampled_from(_flat_kinds(of_parquet=of_parquet))
-    nested = st.recursive(
-        flat, lambda inner: _nested(inner, of_parquet=of_parquet), max_leaves=3
-    )
+    # pyarrow's writer of Parquet cannot cut views that lie inside of others.
+    inner = flat.filter(lambda of: not (of_parquet and "view" in str(of[0])))
+    nested = st.recursive(inner, _nested, max_leaves=3)
     return st.one_of(flat, st.sampled_from(_encoded_kinds(of_parquet=of_parquet)), nested)
 
 
@@ -229,7 +228,7 @@ def arrow_tables(
 def bits(column: Any) -> list[Any]:
     """Values of a column, floats as their bits: no NaN is like another, and minus zero is not zero."""
     kind = _as_bits(column.type)
-    return list((column if kind == column.type else column.view(kind)).to_pylist())
+    return list((column if kind == column.type else reread(column, kind)).to_pylist())
 
 
 def _as_bits(kind: Any) -> Any:

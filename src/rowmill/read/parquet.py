@@ -33,7 +33,8 @@ PROBE_ROWS = 64
 BUFFER_BYTES = 8 << 20
 """Of all columns that are read, together."""
 _MAX_GROWTHS = 3
-"""Each reads the rows of a group again that were passed."""
+_GROWTH_BYTES = 4 * pieces.PIECE_BYTES
+"""Longer batches are not worth reading more than this again."""
 
 
 class _Footer(NamedTuple):
@@ -131,11 +132,12 @@ def _read(
             groups = range(group, int(np.searchsorted(footer.starts, last)))
             at = int(footer.starts[group])
             for batch in _group_batches(file, groups, columns, size.rows):
-                if at + batch.num_rows > due:
+                is_new = at + batch.num_rows > due
+                if is_new:
                     yield at - shard.start, batch
                 at += batch.num_rows
                 due = max(due, at)
-                if not size.suits(batch):
+                if not size.suits(batch, is_new=is_new):
                     break
             else:
                 return
@@ -160,18 +162,27 @@ class _Size:
         fitting = int(pieces.PIECE_BYTES / max(encoded, 1))
         self.rows = max(1, min(PROBE_ROWS, fitting))
         self._growths_left = _MAX_GROWTHS
+        self._passed_bytes = 0
 
-    def suits(self, batch: pa.RecordBatch) -> bool:
-        """Whether batches of the next rows may be as long; else `rows` is another number."""
+    def suits(self, batch: pa.RecordBatch, *, is_new: bool) -> bool:
+        """Whether the next batch may be as long; else `rows` is another number, and reading starts again.
+
+        What was passed is then read again in longer batches, so it must not be much.
+        """
         best = pieces.rows_that_fit(batch)
+        self._passed_bytes += batch.get_total_buffer_size()
         if best < self.rows // 4:
-            self.rows = best
-            return False
-        if best >= 4 * self.rows and self._growths_left and batch.num_rows == self.rows:
-            self._growths_left -= 1
-            self.rows = best
-            return False
-        return True
+            return self._changes_to(best)
+        if best < 4 * self.rows or batch.num_rows < self.rows:
+            return True
+        if not is_new or not self._growths_left or self._passed_bytes > _GROWTH_BYTES:
+            return True
+        self._growths_left -= 1
+        return self._changes_to(best)
+
+    def _changes_to(self, rows: int) -> bool:
+        self.rows, self._passed_bytes = rows, 0
+        return False
 
 
 def _opened(path: str, footer: _Footer, num_columns: int = 1) -> pq.ParquetFile:

@@ -15,7 +15,7 @@ import numpy as np
 
 from rowmill.read.steady import changed_file, unreadable_file
 from rowmill.read.table import Table, Wants
-from rowmill.read.values import apart, unreadable_type
+from rowmill.read.values import apart, reread, unreadable_type
 from rowmill.rows import Shard
 
 if TYPE_CHECKING:
@@ -215,7 +215,8 @@ def _not_utf8(name: str) -> str:
 def _unsound(column: Any) -> str:
     """What is wrong with a column whatever its values mean; empty where it can be read."""
     try:
-        column.view(_as_stored(column.type)).validate(full=True)
+        column.validate()
+        reread(column, _as_stored(column.type)).validate(full=True)
     except faults() as error:
         return told(error)
     return ""

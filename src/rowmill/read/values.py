@@ -212,7 +212,7 @@ def _maps(array: Any) -> Values:
     import pyarrow as pa
 
     kind = array.type
-    entries = array.view(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+    entries = reread(array, pa.list_(pa.struct([kind.key_field, kind.item_field])))
     pairs = [
         None if row is None else [list(e.values()) for e in row] for row in _lists(entries)
     ]
@@ -276,6 +276,27 @@ def _extensions(array: Any) -> Values:
         return found
     raw = array.storage.to_pylist()
     return [None if value is None else str(uuid.UUID(bytes=value)) for value in raw]
+
+
+class _Reread:
+    """The memory of an array under another type."""
+
+    def __init__(self, array: Any, kind: Any) -> None:
+        self._array, self._kind = array, kind
+
+    def __arrow_c_array__(self, requested: object = None) -> tuple[object, object]:
+        del requested  # it is asked for as it is
+        return self._kind.__arrow_c_schema__(), self._array.__arrow_c_array__()[1]
+
+
+def reread(array: Any, kind: Any) -> Any:
+    """An array as one of a type that is laid out alike, nothing copied.
+
+    `Array.view` gives nulls inside of other types a length of 0, and what reads them then aborts (pyarrow 26).
+    """
+    import pyarrow as pa
+
+    return pa.array(_Reread(array, kind))
 
 
 def apart(array: pa.Array) -> tuple[Values, list[int]]:
