@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 import struct
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -72,7 +72,7 @@ DOUBLES = st.one_of(
         lambda bits: struct.unpack("<d", bits.to_bytes(8, "little"))[0]
     ),
 )
-UNITS = ("s", "ms", "us", "ns")
+UNITS: tuple[Literal["s", "ms", "us", "ns"], ...] = ("s", "ms", "us", "ns")
 _I64 = st.integers(-(2**63), 2**63 - 1)
 
 
@@ -143,7 +143,7 @@ def _nested(inner: Any) -> st.SearchStrategy[Any]:
     def lists(of: Any) -> st.SearchStrategy[Any]:
         kind, found = of
         values = st.lists(_or_null(found), max_size=3)
-        ways = (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
+        ways: tuple[Any, ...] = (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
         return st.tuples(st.sampled_from(ways), field(kind)).map(
             lambda way: (way[0](way[1]), values)
         )
@@ -220,7 +220,8 @@ def arrow_tables(
         columns.append(pa.array(rows, kind))
         notes = draw(st.sampled_from([None, {"about": "column"}]))
         fields.append(pa.field(name, kind, nullable=nullable, metadata=notes))
-    schema = pa.schema(fields, metadata=draw(st.sampled_from([None, {"about": "table"}])))
+    notes_of_table: Any = draw(st.sampled_from([None, {"about": "table"}]))
+    schema = pa.schema(fields, metadata=notes_of_table)
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     return batch.slice(draw(st.integers(0, num_rows)) if draw(st.booleans()) else 0)
 
@@ -248,6 +249,10 @@ def _as_bits(kind: Any) -> Any:
         return pa.list_(inner[0], kind.list_size)
     if pa.types.is_struct(kind):
         return pa.struct(inner)
-    lists = {"list": pa.list_, "large_list": pa.large_list, "list_view": pa.list_view}
+    lists: dict[str, Any] = {
+        "list": pa.list_,
+        "large_list": pa.large_list,
+        "list_view": pa.list_view,
+    }
     name = str(kind).split("<")[0]
     return lists.get(name, pa.large_list_view)(inner[0])

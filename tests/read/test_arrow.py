@@ -61,7 +61,10 @@ def test_a_table_comes_back_bit_by_bit(
 
 
 def plain(num_rows: int = 100) -> pa.RecordBatch:
-    columns = {"id": list(range(num_rows)), "prompt": [f"row {n}" for n in range(num_rows)]}
+    columns: dict[str, Any] = {
+        "id": list(range(num_rows)),
+        "prompt": [f"row {n}" for n in range(num_rows)],
+    }
     return pa.RecordBatch.from_pydict(columns | {"place": [{"x": 1.5}] * num_rows})
 
 

@@ -43,7 +43,8 @@ def schema(path: str) -> pa.Schema:
     """
     try:
         with _opened(path) as reader:
-            return reader.schema
+            columns: pa.Schema = reader.schema
+            return columns
     except pieces.faults() as error:
         raise _refused(path, error) from error
 

@@ -117,8 +117,8 @@ def empty_batches(num_rows: int) -> Batches:
     import pyarrow as pa
 
     for at in range(0, num_rows, PIECE_ROWS):
-        rows = [{}] * min(PIECE_ROWS, num_rows - at)
-        yield at, pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct([])))
+        empty: Any = pa.array([{}] * min(PIECE_ROWS, num_rows - at), pa.struct([]))
+        yield at, pa.RecordBatch.from_struct_array(empty)
 
 
 def tables_of(
@@ -172,10 +172,11 @@ def _shown_bytes(piece: pa.RecordBatch) -> int:
     import pyarrow.compute as pc
 
     total = 0
+    column: Any
     for column in piece.columns:
         total += column.nbytes
         if pa.types.is_dictionary(column.type) and _has_length(column.type.value_type):
-            lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+            lengths: Any = pc.binary_length(column.dictionary).cast(pa.int64())
             total += pc.sum(lengths.take(column.indices)).as_py() or 0
     return total
 
@@ -268,7 +269,7 @@ def _rebuilt(kind: Any, inner: list[Any]) -> Any:
         return pa.struct(inner)
     if types.is_union(kind):
         return pa.union(inner, kind.mode, kind.type_codes)
-    lists = {
+    lists: dict[str, Any] = {
         "is_list": pa.list_,
         "is_large_list": pa.large_list,
         "is_list_view": pa.list_view,

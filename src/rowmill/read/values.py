@@ -14,6 +14,8 @@ from functools import cache
 from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rowmill.read import moments
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ Values = list[Any]
 Way = Callable[[Any], Values]
 
 
-def values(array: pa.Array) -> Values:
+def values(array: pa.Array[Any]) -> Values:
     """Each value as None, bool, int, float, str, list or dict.
 
     Raises: UnicodeDecodeError where a text is no UTF-8.
@@ -87,10 +89,10 @@ def _ways() -> dict[int, Way]:
         "DICTIONARY": _dictionaries,
         "RUN_END_ENCODED": _runs,
         **dict.fromkeys(("SPARSE_UNION", "DENSE_UNION"), _unions),
-        "EXTENSION": _extensions,
     }
     ids = {name: getattr(pa.lib, f"Type_{name}", None) for name in by_name}
-    return {ids[name]: way for name, way in by_name.items() if ids[name] is not None}
+    ways = {ids[name]: way for name, way in by_name.items() if ids[name] is not None}
+    return ways | {pa.uuid().id: _extensions}
 
 
 def _as_they_are(array: Any) -> Values:
@@ -122,8 +124,6 @@ def _floats(array: Any) -> Values:
 
 
 def _halves(array: Any) -> Values:
-    import numpy as np
-
     halves = array.to_pylist()
     return [None if half is None else _spelt(float(str(np.float16(half)))) for half in halves]
 
@@ -257,16 +257,18 @@ def _runs(array: Any) -> Values:
 
 
 def _unions(array: Any) -> Values:
-    codes = array.type_codes.to_pylist()
-    at_by_code = {code: at for at, code in enumerate(array.type.type_codes)}
+    """By the buffers: `type_codes` and `offsets` take no notice of a slice (pyarrow 26)."""
+    window = slice(array.offset, array.offset + len(array))
+    _, codes, *more = array.buffers()
+    types = np.frombuffer(codes, np.int8)[window].tolist()
     if array.type.mode == "sparse":
         places: Sequence[int] = range(len(array))
     else:
-        places = array.offsets.to_pylist()
-    children = {code: array.field(at) for code, at in at_by_code.items()}
+        places = np.frombuffer(more[0], np.int32)[window].tolist()
+    children = {code: array.field(at) for at, code in enumerate(array.type.type_codes)}
     return [
         values(children[code].slice(place, 1))[0]
-        for code, place in zip(codes, places, strict=True)
+        for code, place in zip(types, places, strict=True)
     ]
 
 
@@ -299,7 +301,7 @@ def reread(array: Any, kind: Any) -> Any:
     return pa.array(_Reread(array, kind))
 
 
-def apart(array: pa.Array) -> tuple[Values, list[int]]:
+def apart(array: pa.Array[Any]) -> tuple[Values, list[int]]:
     """Values, None for those that hold a text that is no UTF-8, and where these are."""
     try:
         return values(array), []
