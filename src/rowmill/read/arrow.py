@@ -2,18 +2,18 @@
 
 Promises: as parquet.py's; a file is mapped, so a record batch of any size is read in pieces.
 Knows nothing of: JSON, the job.
-Memory: one piece, and pages of the file that the system takes back when it needs them;
-of a compressed file one record batch, unpacked.
+Memory: one piece, and up to `RELEASE_BYTES` of mapped pages; of a compressed file one record batch, unpacked.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
+from io import FileIO
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,19 @@ if TYPE_CHECKING:
 Starts = npt.NDArray[np.int64]
 """First row of each record batch, and the number of rows."""
 
+
+class _Layout(NamedTuple):
+    """What must be known to read a part of a file."""
+
+    starts: Starts
+    is_packed: bool
+    """Compressed: then only the columns that are wanted are unpacked. Else nothing at all is copied, which
+    pyarrow would do to read some columns."""
+
+
+RELEASE_BYTES = 64 << 20
+"""After so much the pages that were looked at are given back; the system would keep them while it has room."""
+
 _FILE_MAGIC = b"ARROW1"
 _FEATHER_V1 = b"FEA1"
 
@@ -42,11 +55,10 @@ def schema(path: str) -> pa.Schema:
     Raises: BadSource where the file cannot be read.
     """
     try:
-        with _opened(path) as reader:
-            columns: pa.Schema = reader.schema
-            return columns
+        columns: pa.Schema = _Mapped(path).reader().schema
     except pieces.faults() as error:
         raise _refused(path, error) from error
+    return columns
 
 
 def scan(file: Found, first_index: int, shard_bytes: int) -> list[Shard]:
@@ -57,11 +69,10 @@ def scan(file: Found, first_index: int, shard_bytes: int) -> list[Shard]:
     if not file.size:
         raise BadSource(reason=f"`{file.path}`: is empty (0 bytes), expected an Arrow file")
     try:
-        with _opened(file.path) as reader:
-            problem = pieces.problem_of(reader.schema, 0)
+        problem = pieces.problem_of(_Mapped(file.path).reader().schema, 0)
         if problem:
             raise BadSource(reason=f"`{file.path}`: {problem}")
-        starts = _starts(file.path, file.size, file.mtime_ns)
+        starts = _layout(file.path, file.size, file.mtime_ns).starts
     except pieces.faults() as error:
         raise _refused(file.path, error) from error
     weights = np.diff(starts).tolist()
@@ -88,34 +99,33 @@ def tables(
     try:
         with steady(shard, shard.path):
             state = Path(shard.path).stat()
-            starts = _starts(shard.path, state.st_size, state.st_mtime_ns)
-            if starts[-1] < shard.stop:
+            layout = _layout(shard.path, state.st_size, state.st_mtime_ns)
+            if layout.starts[-1] < shard.stop:
                 raise changed_file(shard)
-            names = schema(shard.path).names
+            mapped = _Mapped(shard.path)
+            names = mapped.reader().schema.names
             columns = pieces.columns_of(shard, names, wants)
-            places = [names.index(name) for name in columns.names]
-            found = (
-                _batches(shard, starts, places, begin, end)
-                if places
-                else pieces.empty_batches(end)
-            )
-            yield from pieces.tables_of(shard, found, begin, end, columns.added)
-    except BadSource as error:
-        raise unreadable_file(shard, str(error)) from error
+            found = pieces.empty_batches(end)
+            if columns.names:
+                places = [names.index(name) for name in columns.names]
+                reader = mapped.reader(places if layout.is_packed else None)
+                found = _batches(shard, layout.starts, reader, columns.names, begin, end)
+            for table in pieces.tables_of(shard, found, begin, end, columns.added):
+                yield table
+                mapped.passed(table.batch.nbytes)
     except pieces.faults() as error:
         raise unreadable_file(shard, pieces.told(error)) from error
 
 
 def _batches(
-    shard: Shard, starts: Starts, places: list[int], begin: int, end: int
+    shard: Shard, starts: Starts, reader: Any, names: list[str], begin: int, end: int
 ) -> pieces.Batches:
     """Batches that hold the rows `begin` to `end`, each with the ordinal of its first row."""
     due, last = shard.start + begin, shard.start + end
     group = int(np.searchsorted(starts, due, "right")) - 1
     upto = int(np.searchsorted(starts, last))
-    with _opened(shard.path, places) as reader:
-        for at, batch in enumerate(_read(reader, group, upto), group):
-            yield int(starts[at]) - shard.start, batch
+    for at, batch in enumerate(_read(reader, group, upto), group):
+        yield int(starts[at]) - shard.start, batch.select(names)
 
 
 def _read(reader: Any, first: int, stop: int | None) -> Iterator[pa.RecordBatch]:
@@ -127,28 +137,62 @@ def _read(reader: Any, first: int, stop: int | None) -> Iterator[pa.RecordBatch]
         yield from islice(reader, first, stop)
 
 
-@contextmanager
-def _opened(path: str, places: list[int] | None = None) -> Iterator[Any]:
-    """A reader of the columns at these places; of a file or of a stream, as its first bytes say."""
-    import pyarrow as pa
-    from pyarrow import ipc
+class _Mapped:
+    """A file as memory. It is let go with the last batch that lies in it."""
 
-    options = ipc.IpcReadOptions(included_fields=places)
-    with pa.memory_map(path) as mapped:
-        head = mapped.read(len(_FILE_MAGIC))
-        mapped.seek(0)
+    def __init__(self, path: str) -> None:
+        import pyarrow as pa
+
+        with FileIO(path) as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._memory = pa.py_buffer(self._map)
+        self._passed_bytes = 0
+
+    @property
+    def addresses(self) -> range:
+        """Where it lies."""
+        return range(self._memory.address, self._memory.address + self._memory.size)
+
+    def reader(self, places: list[int] | None = None) -> Any:
+        """Of a file or of a stream, as the first bytes say; of all columns, or of those at some places."""
+        import pyarrow as pa
+        from pyarrow import ipc
+
+        head = self._map[: len(_FILE_MAGIC)]
         if head.startswith(_FEATHER_V1):
             why = "Feather V1, no longer written since 2020"
             raise pa.ArrowInvalid(why)
-        opened = ipc.open_file if head == _FILE_MAGIC else ipc.open_stream
-        with opened(mapped, options=options) as reader:
-            yield reader
+        opened: Any = ipc.open_file if head == _FILE_MAGIC else ipc.open_stream
+        options = ipc.IpcReadOptions(included_fields=places)
+        return opened(pa.BufferReader(self._memory), options=options)
+
+    def passed(self, num_bytes: int) -> None:
+        """Note that so much was read. Who still needs a page that was given back gets it again."""
+        self._passed_bytes += num_bytes
+        if self._passed_bytes > RELEASE_BYTES:
+            self._passed_bytes = 0
+            self._map.madvise(mmap.MADV_DONTNEED)
 
 
 @lru_cache(maxsize=2)
-def _starts(path: str, size: int, mtime_ns: int) -> Starts:
-    """Found out once for all shards of a file; of its columns, the first alone is looked at."""
+def _layout(path: str, size: int, mtime_ns: int) -> _Layout:
+    """Found out once for all shards of a file; of a packed one, one of the smallest columns is unpacked."""
+    import pyarrow as pa
+
     del size, mtime_ns  # what is kept is of the file as it was then
-    with _opened(path, [0]) as reader:
-        lengths = [batch.num_rows for batch in _read(reader, 0, None)]
-    return np.cumsum([0, *lengths], dtype=np.int64)
+    mapped = _Mapped(path)
+    reader = mapped.reader()
+    batch = next((found for found in _read(reader, 0, None) if found.num_rows), None)
+    is_packed = not _lies_within(batch, mapped.addresses)
+    kinds = reader.schema.types
+    smallest = min(range(len(kinds)), key=lambda at: not pa.types.is_primitive(kinds[at]))
+    reader = mapped.reader([smallest] if is_packed else None)
+    lengths = [found.num_rows for found in _read(reader, 0, None)]
+    return _Layout(np.cumsum([0, *lengths], dtype=np.int64), is_packed)
+
+
+def _lies_within(batch: pa.RecordBatch | None, file: range) -> bool:
+    """Whether the memory of a batch is that of the mapped file."""
+    columns = batch.columns if batch is not None else []
+    buffers = [buffer for column in columns for buffer in column.buffers() if buffer]
+    return not buffers or any(buffer.size and buffer.address in file for buffer in buffers)

@@ -298,7 +298,8 @@ def reread(array: Any, kind: Any) -> Any:
     """
     import pyarrow as pa
 
-    return pa.array(_Reread(array, kind))
+    memory: Any = _Reread(array, kind)
+    return pa.array(memory)
 
 
 def apart(array: pa.Array[Any]) -> tuple[Values, list[int]]:
