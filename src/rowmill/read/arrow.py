@@ -67,9 +67,11 @@ def scan(file: Found, first_index: int, shard_bytes: int) -> list[Shard]:
     Raises: BadSource where the file cannot be read, or has columns that rowmill cannot read.
     """
     if not file.size:
-        raise BadSource(reason=f"`{file.path}`: is empty (0 bytes), expected an Arrow file")
+        raise BadSource(
+            reason=f"`{file.path}`: is empty (0 bytes), expected an Arrow file; write it again"
+        )
     try:
-        problem = pieces.problem_of(_Mapped(file.path).reader().schema, 0)
+        problem = pieces.problem_of(_Mapped(file.path).reader().schema)
         if problem:
             raise BadSource(reason=f"`{file.path}`: {problem}")
         starts = _layout(file.path, file.size, file.mtime_ns).starts

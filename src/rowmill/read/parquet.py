@@ -63,11 +63,13 @@ def scan(file: Found, first_index: int, shard_bytes: int) -> list[Shard]:
     Raises: BadSource where the file cannot be read, or has columns that rowmill cannot read.
     """
     if not file.size:
-        raise BadSource(reason=f"`{file.path}`: is empty (0 bytes), expected a Parquet file")
+        raise BadSource(
+            reason=f"`{file.path}`: is empty (0 bytes), expected a Parquet file; write it again"
+        )
     try:
         footer = _footer(file.path, file.size, file.mtime_ns)
         with _opened(file.path, footer) as opened:
-            problem = pieces.problem_of(opened.schema_arrow, int(footer.starts[-1]))
+            problem = pieces.problem_of(opened.schema_arrow)
             if not problem and footer.starts[-1]:
                 # What no footer tells: codecs and keys that are missing.
                 next(opened.iter_batches(batch_size=1), None)

@@ -54,13 +54,11 @@ def told(error: Exception) -> str:
     return "".join(c if c.isprintable() else "?" for c in line[:200]).rstrip(". ")
 
 
-def problem_of(schema: pa.Schema, number_of_rows: int) -> str:
+def problem_of(schema: pa.Schema) -> str:
     """Why a file with these columns cannot be an input; empty where it can."""
     names = schema.names
     if not names:
-        return (
-            f"has no columns ({number_of_rows:,} rows), expected one with the prompt at least"
-        )
+        return "has no columns, expected one with the prompt at least; write it again"
     twice = (
         sorted({name for name in names if names.count(name) > 1}) if _has_twice(names) else []
     )
