@@ -17,6 +17,7 @@ from rowmill.errors import BadSource, StorageError
 from rowmill.read import pieces
 from rowmill.read.arrow import scan, schema, tables
 from rowmill.read.table import Table
+from rowmill.read.view import ColumnsView
 from rowmill.rows import Shard
 from tests.read.files import bits_of, found, ordinals_of, touch, write_arrow
 from tests.strategies import arrow_tables, bits
@@ -105,6 +106,21 @@ def test_one_long_batch_is_read_in_pieces(tmp_path: Path) -> None:
     assert rows == [text for table in got for text in table.batch.column(0).to_pylist()]
     assert max(table.batch.nbytes for table in got) <= 2 * pieces.PIECE_BYTES
     assert max(table.batch.num_rows for table in got) <= pieces.PIECE_ROWS
+
+
+def test_a_large_dictionary_does_not_make_small_batches(tmp_path: Path) -> None:
+    """Only what rows have of it counts."""
+    entries = pa.array([f"{n:0100}" for n in range(100_000)])
+    places: Any = pa.array(np.arange(20_000, dtype=np.int32))
+    batch = pa.RecordBatch.from_pydict({"d": pa.DictionaryArray.from_arrays(places, entries)})
+    (shard,) = shards_of(write_arrow(tmp_path / "t", batch, stream=False))
+
+    got = all_of(shard)
+
+    assert len(got) <= 4
+    assert [100 <= ColumnsView(table.batch).mean_bytes <= 120 for table in got] == [True] * len(
+        got
+    )
 
 
 def test_a_text_that_is_no_utf8_makes_its_row_bad(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from rowmill.read.steady import changed_file, unreadable_file
 from rowmill.read.table import Table, Wants
-from rowmill.read.values import apart, reread, unreadable_type
+from rowmill.read.values import apart, reread, shown_bytes, unreadable_type
 from rowmill.rows import Shard
 
 if TYPE_CHECKING:
@@ -156,34 +156,12 @@ def _checked(
 
 def _halves(piece: pa.RecordBatch, at: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Pieces that are far too large because their rows differ, cut again."""
-    if piece.num_rows <= 1 or _shown_bytes(piece) <= 2 * PIECE_BYTES:
+    if piece.num_rows <= 1 or shown_bytes(piece) <= 2 * PIECE_BYTES:
         yield at, piece
         return
     half = piece.num_rows // 2
     yield from _halves(piece.slice(0, half), at)
     yield from _halves(piece.slice(half), at + half)
-
-
-def _shown_bytes(piece: pa.RecordBatch) -> int:
-    """Bytes of the rows, texts of a dictionary counted in each row that has them."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    total = 0
-    column: Any
-    for column in piece.columns:
-        total += column.nbytes
-        if pa.types.is_dictionary(column.type) and _has_length(column.type.value_type):
-            lengths: Any = pc.binary_length(column.dictionary).cast(pa.int64())
-            total += pc.sum(lengths.take(column.indices)).as_py() or 0
-    return total
-
-
-def _has_length(kind: Any) -> bool:
-    import pyarrow as pa
-
-    tests = ("is_string", "is_large_string", "is_binary", "is_large_binary")
-    return any(getattr(pa.types, test)(kind) for test in tests)
 
 
 def _bad_rows(shard: Shard, piece: pa.RecordBatch) -> dict[int, str]:

@@ -280,6 +280,31 @@ def _extensions(array: Any) -> Values:
     return [None if value is None else str(uuid.UUID(bytes=value)) for value in raw]
 
 
+def shown_bytes(batch: pa.RecordBatch) -> int:
+    """Bytes of the rows; of a dictionary, of its texts as often as rows have them, not of the rest."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    total = 0
+    column: Any
+    for column in batch.columns:
+        if not pa.types.is_dictionary(column.type):
+            total += column.nbytes
+            continue
+        total += column.indices.nbytes
+        if _has_length(column.type.value_type):
+            lengths: Any = pc.binary_length(column.dictionary).cast(pa.int64())
+            total += pc.sum(lengths.take(column.indices)).as_py() or 0
+    return total
+
+
+def _has_length(kind: Any) -> bool:
+    import pyarrow as pa
+
+    tests = ("is_string", "is_large_string", "is_binary", "is_large_binary")
+    return any(getattr(pa.types, test)(kind) for test in tests)
+
+
 class _Reread:
     """The memory of an array under another type."""
 

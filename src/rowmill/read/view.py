@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rowmill.read.values import apart
+from rowmill.read.values import apart, shown_bytes
 from rowmill.rows import RowColumns
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ColumnsView(RowColumns):
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
-        self.mean_bytes = int(batch.nbytes // max(batch.num_rows, 1))
+        self.mean_bytes = shown_bytes(batch) // max(batch.num_rows, 1)
         self._texts: dict[str, list[Any]] = {}
         self._lines: list[bytes] | None = None
         self._num_asked = 0
