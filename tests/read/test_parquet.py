@@ -41,6 +41,7 @@ def test_a_table_comes_back_bit_by_bit(
     """However it is cut into row groups and asked for."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PROBE_ROWS", probe_rows)
+        patch.setattr(module, "READ_BYTES", choice.draw(st.sampled_from([1, 100, 1 << 20])))
         patch.setattr(pieces, "PIECE_BYTES", choice.draw(st.sampled_from([1, 100, 1 << 20])))
         path = write_parquet(Path(folder) / "t.parquet", batch, group_rows=group_rows)
         shards = shards_of(path, choice.draw(st.sampled_from([1, 500, 1 << 20])))

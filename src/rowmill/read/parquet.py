@@ -30,10 +30,13 @@ if TYPE_CHECKING:
 
 PROBE_ROWS = 64
 """Rows of the first batch; how large rows are once decoded is not written in the file."""
+READ_BYTES = 8 << 20
+READ_ROWS = 1 << 16
+"""What is decoded at once, by a thread a column; then it is cut into pieces."""
 BUFFER_BYTES = 8 << 20
 """Of all columns that are read, together."""
 _MAX_GROWTHS = 3
-_GROWTH_BYTES = 4 * pieces.PIECE_BYTES
+_GROWTH_BYTES = 2 * READ_BYTES
 """Longer batches are not worth reading more than this again."""
 
 
@@ -161,7 +164,7 @@ class _Size:
         group = int(np.searchsorted(footer.starts, shard.start, "right")) - 1
         metadata = footer.metadata.row_group(group)
         encoded = metadata.total_byte_size / max(metadata.num_rows, 1)
-        fitting = int(pieces.PIECE_BYTES / max(encoded, 1))
+        fitting = int(READ_BYTES / max(encoded, 1))
         self.rows = max(1, min(PROBE_ROWS, fitting))
         self._growths_left = _MAX_GROWTHS
         self._passed_bytes = 0
@@ -171,7 +174,7 @@ class _Size:
 
         What was passed is then read again in longer batches, so it must not be much.
         """
-        best = pieces.rows_that_fit(batch)
+        best = pieces.rows_that_fit(batch, READ_BYTES, READ_ROWS)
         self._passed_bytes += batch.get_total_buffer_size()
         if best < self.rows // 4:
             return self._changes_to(best)

@@ -93,11 +93,19 @@ def columns_of(shard: Shard, names: list[str], wants: Wants | None) -> Columns:
     return Columns(picked, len(picked) == len(names), added)
 
 
-def rows_that_fit(batch: pa.RecordBatch) -> int:
-    """How many rows of a batch make a piece, about. Looks at sizes of buffers alone."""
+def rows_that_fit(
+    batch: pa.RecordBatch, max_bytes: int | None = None, max_rows: int | None = None
+) -> int:
+    """How many rows of a batch make a piece, about. Looks at sizes of buffers alone.
+
+    Args:
+        max_bytes: None: of a piece.
+        max_rows: None: of a piece.
+    """
     num_rows = max(batch.num_rows, 1)
     row_bytes = sum(_row_bytes(column, num_rows) for column in batch.columns)
-    return max(1, min(PIECE_ROWS, int(PIECE_BYTES / max(row_bytes, 1))))
+    fitting = int((max_bytes or PIECE_BYTES) / max(row_bytes, 1))
+    return max(1, min(max_rows or PIECE_ROWS, fitting))
 
 
 def _row_bytes(column: Any, num_rows: int) -> float:
