@@ -22,15 +22,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowmill.errors import BadSource, StorageError
-from rowmill.read import line_of, read_lines, read_spans
+from rowmill.read import line_of, read_spans
 from rowmill.read import spool as spool_module
-from rowmill.read.cutter import LineCutter
-from rowmill.read.listing import Found
+from rowmill.read.jsonl import read_lines
+from rowmill.read.listing import Found, looked_at
 from rowmill.read.scan import Place, Scanned, scan_text
 from rowmill.read.text import blocks
 from rowmill.read.unpack import container_of
 from rowmill.read.zstd import ZstdCompressor
-from rowmill.rows import Row, Shard
+from rowmill.rows import CsvLayout, Row, Shard
 
 BOM = b"\xef\xbb\xbf"
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -67,7 +67,7 @@ def scanned(
     path = folder / "in.x"
     path.write_bytes(content)
     place = Place(number=7, first_shard=3, spool=folder / "spool")
-    return scan_text(found(path, format), LineCutter(), shard_bytes=shard_bytes, place=place)
+    return scan_text(found(path, format), shard_bytes=shard_bytes, place=place)
 
 
 def rows_of(shards: list[Shard]) -> list[tuple[int, bytes | None]]:
@@ -169,7 +169,7 @@ def test_without_a_folder_packed_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(gzip.compress(b"{}"))
 
     with pytest.raises(BadSource, match="is compressed with gzip, and there is no folder"):
-        scan_text(found(tmp_path / "a"), LineCutter(), shard_bytes=100)
+        scan_text(found(tmp_path / "a"), shard_bytes=100)
 
 
 def test_an_exception_at_any_write_leaves_no_spool(
@@ -211,43 +211,34 @@ def test_an_exception_at_any_write_leaves_no_spool(
     assert (again, spool.read_bytes()) == (wanted, whole)
 
 
-def test_records_are_cut_where_the_cutter_says(tmp_path: Path) -> None:
-    class Semicolons:
-        def __init__(self) -> None:
-            self.text = b""
-
-        def feed(self, block: memoryview, /) -> tuple[int, int]:
-            self.text += block
-            return self.text.rfind(b";") + 1, self.text.count(b";")
-
-        def finish(self) -> tuple[int, int]:
-            return len(self.text), self.text.count(b";") + (not self.text.endswith(b";"))
-
-    text = b"a\nb;c;;dddddddddddd;e"
+def test_records_of_csv_are_cut_whole_and_the_header_stands_before_them(tmp_path: Path) -> None:
+    text = BOM + b'a,b\n1,"x\ny"\n\n2,"dddddddddddd\n\n"\n3,e'
     for content in (text, gzip.compress(text)):
-        (tmp_path / "a").write_bytes(content)
+        (tmp_path / "a.csv").write_bytes(content)
         file, shards = scan_text(
-            found(tmp_path / "a"),
-            Semicolons(),
+            looked_at(found(tmp_path / "a.csv")),
             shard_bytes=4,
             place=Place(spool=tmp_path / "spool"),
-            kind="csv",
         )
 
-        assert [b"".join(blocks(shard)) for shard in shards] == [
-            b"a\nb;",
-            b"c;;",
-            b"dddddddddddd;",
-            b"e",
+        assert b"".join(b"".join(blocks(shard)) for shard in shards) == text[len(BOM) + 4 :]
+        assert all(b"".join(blocks(shard)).count(b'"') % 2 == 0 for shard in shards)
+        assert len(shards) > 2
+        assert {(shard.format, shard.csv) for shard in shards} == {
+            ("csv", CsvLayout(("a", "b"), ",", '"'))
+        }
+        assert (shards[0].first_line, file.num_lines) == (2, 4)
+        rows = [
+            json.loads(line)
+            for shard in shards
+            for part in read_spans(shard)
+            for _, line in part
         ]
-        assert [(shard.first_line, shard.num_lines) for shard in shards] == [
-            (1, 1),
-            (2, 2),
-            (4, 1),
-            (5, 1),
+        assert rows == [
+            {"a": "1", "b": "x\ny"},
+            {"a": "2", "b": "dddddddddddd\n\n"},
+            {"a": "3", "b": "e"},
         ]
-        assert {shard.format for shard in shards} == {"csv"}
-        assert file.num_lines == 5
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -258,7 +249,7 @@ def test_standard_input_is_spooled(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     place = Place(spool=tmp_path)
     file, shards = scan_text(
-        Found("-", "stdin", 0, 0, "", "json"), LineCutter(), shard_bytes=100, place=place
+        Found("-", "stdin", 0, 0, "", "json"), shard_bytes=100, place=place
     )
 
     assert [json.loads(body or b"") for _, body in rows_of(shards)] == [{"a": 1}, {"a": 2}]
@@ -276,14 +267,15 @@ def test_a_file_that_grows_while_it_is_read_leaves_no_spool(tmp_path: Path) -> N
     path.write_bytes(gzip.compress(b"{}\n") * 2)
 
     with pytest.raises(BadSource, match="changed while it was read"):
-        scan_text(before, LineCutter(), shard_bytes=9, place=Place(spool=tmp_path / "spool"))
+        scan_text(before, shard_bytes=9, place=Place(spool=tmp_path / "spool"))
     assert list((tmp_path / "spool").iterdir()) == []
 
 
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from rowmill.read import open_source, read_lines
+from rowmill.read import open_source
+from rowmill.read.jsonl import read_lines
 folder = Path(sys.argv[1])
 source = open_source([str(folder / "in.jsonl")], spool=folder / "spool")
 rows = sum(len(chunk) for shard in source.shards for chunk in read_lines(shard))

@@ -23,7 +23,8 @@ from rowmill.mend.copying import copy_mended
 from rowmill.mend.mends import MendedFile, Mends
 from rowmill.mend.repeats import Repeats
 from rowmill.mend.text import SourceText
-from rowmill.read.listing import SUFFIXES, Found, list_files
+from rowmill.read.formats import JSON_SUFFIXES
+from rowmill.read.listing import Found, list_files
 from rowmill.rehearse import Report, check
 from rowmill.storage import LocalStorage, open_storage
 from rowmill.validate.recipe import id_columns
@@ -166,7 +167,7 @@ def _fit(file: Found, *, hive: bool) -> str:
     outer = PurePosixPath(file.path).parts[: -len(inner)]
     columns = [part for part in outer if hive and part.find("=") > 0]
     path = PurePosixPath(*(part.lstrip("._") or "file" for part in (*columns, *inner)))
-    if path.suffix.lower() in SUFFIXES:
+    if path.suffix.lower() in JSON_SUFFIXES:
         return str(path)
     return str(path.with_name(f"{path.name}.jsonl"))
 
@@ -219,7 +220,7 @@ def _check_kind(file: Found) -> None:
     with contextlib.closing(text.blocks()) as blocks:
         head = next(blocks, b"").removeprefix(b"\xef\xbb\xbf").lstrip(_JSON_SPACE)
     problem = ""
-    if suffix and suffix not in SUFFIXES:
+    if suffix and suffix not in JSON_SUFFIXES:
         problem = f"is a `{suffix}` file"
     elif head.startswith(_OTHER_FIRST_BYTES):
         problem = "is compressed, Parquet or Arrow"

@@ -123,7 +123,7 @@ class RecordCutter:
         """Whether the text so far ends in quotes; at the end of the text, whether a quote was left open."""
         return self._quotes.is_inside
 
-    def feed(self, block: bytes) -> tuple[int, int]:
+    def feed(self, block: bytes | memoryview, /) -> tuple[int, int]:
         r"""Take in more text.
 
         Returns: end of the last complete record so far, as offset in all text fed; the number of records
@@ -162,10 +162,10 @@ class RecordCutter:
             ends = np.append(ends, self._end)
         return ends
 
-    def _cut(self, block: bytes) -> Iterator[tuple[Truths, int]]:
+    def _cut(self, block: bytes | memoryview) -> Iterator[tuple[Truths, int]]:
         """Whether a record ends with each byte that can be judged now, by windows; where each begins."""
         for at in range(0, len(block), WINDOW_BYTES):
-            window = block[at : at + WINDOW_BYTES]
+            window = bytes(block[at : at + WINDOW_BYTES])
             if self._holds_cr:
                 window = b"\r" + window
             self._holds_cr = window.endswith(b"\r")

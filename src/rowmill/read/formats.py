@@ -33,6 +33,8 @@ FORMAT_BY_SUFFIX: dict[str, FileFormat] = {
     ".ipc": "arrow",
 }
 
+JSON_SUFFIXES = tuple(s for s, name in FORMAT_BY_SUFFIX.items() if name in ("jsonl", "json"))
+
 _TABLES = re.compile(rb"(?P<parquet>PAR1)|(?P<arrow>ARROW1|\xff\xff\xff\xff...\0)", re.DOTALL)
 _REFUSED = (
     (b"\xff\xfe\x00\x00", "is UTF-32 text; write it as UTF-8"),

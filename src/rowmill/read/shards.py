@@ -17,7 +17,7 @@ from rowmill.read.badline import BadLine
 from rowmill.read.jsonl import read_lines
 from rowmill.read.jsonl import read_spans as read_line_spans
 from rowmill.read.partitions import line_adder, with_columns
-from rowmill.read.table import Table, Wants
+from rowmill.read.table import Table, Wants, rows_of, spans_of
 from rowmill.rows import AnyRow, Row, Shard, Wanted
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ def read_rows(
     if shard.format == "jsonl":
         yield from _line_rows(shard, first, stop)
         return
-    from rowmill.read.table import rows_of
-
     for table in _tables_of(shard, first, stop, wanted):
         rows = rows_of(shard, table)
         if rows:
@@ -52,8 +50,6 @@ def read_spans(
     Raises: StorageError where the file cannot be read, or changed since it was counted.
     """
     if shard.format != "jsonl":
-        from rowmill.read.table import spans_of
-
         for table in read_tables(shard, first=first, stop=stop):
             yield spans_of(table)
         return

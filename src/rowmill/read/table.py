@@ -14,6 +14,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from rowmill.read.badline import BadLine
+from rowmill.read.view import ColumnsView
+from rowmill.rows import AnyRow, Shard, TableRow, pack_key
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -32,3 +36,26 @@ class Table(msgspec.Struct):
     bad: dict[int, str] = {}
     """Index in the batch of a record that is no row whatever it says -> the end of a sentence about it.
     Its fields, as far as they are there, stand in the batch; others are null."""
+
+
+def rows_of(shard: Shard, table: Table) -> list[AnyRow | BadLine]:
+    """The rows of a table under their keys; lines are not made yet."""
+    view = ColumnsView(table.batch)
+    first_key = pack_key(shard.index, 0)
+    keys = [first_key + ordinal for ordinal in table.ordinals.tolist()]
+    rows: list[AnyRow | BadLine] = [TableRow(key, view, at) for at, key in enumerate(keys)]
+    for at, reason in table.bad.items():
+        rows[at] = BadLine(keys[at], reason)
+    return rows
+
+
+def spans_of(table: Table) -> list[tuple[int, bytes]]:
+    """(ordinal, JSON line) of every row, bad ones among them: what JSON Lines results carry.
+
+    Returns: lines with all columns of the table; of a bad record, those that are not null.
+    """
+    view = ColumnsView(table.batch)
+    lines = list(view.lines())
+    for at in table.bad:
+        lines[at] = view.line_of_what_is_there(at)
+    return list(zip(table.ordinals.tolist(), lines, strict=True))

@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 
 from rowmill.errors import StorageError
+from rowmill.read.steady import changed_file, steady, unreadable_file
 from rowmill.rows import Shard
+
+__all__ = ["CHUNK_BYTES", "blocks", "changed_file", "open_slice"]
 
 CHUNK_BYTES = 1 << 20
 
@@ -42,10 +45,9 @@ def open_slice(
     Raises: StorageError, as `blocks` does.
     """
     try:
-        with FileIO(shard.path) as file:
-            before = os.fstat(file.fileno())
+        with FileIO(shard.path) as file, steady(shard, file.fileno()):
             if shard.frame is None:
-                if fits and not fits(file, shard, before.st_size):
+                if fits and not fits(file, shard, os.fstat(file.fileno()).st_size):
                     raise changed_file(shard)
                 yield _blocks_of_file(file, shard, chunk_bytes)
             else:
@@ -53,21 +55,8 @@ def open_slice(
                 yield unpacked
                 for _ in unpacked:
                     pass  # the checksum stands at the frame's end
-            after = os.fstat(file.fileno())
     except OSError as error:
-        reason = f"cannot be read ({error.strerror or error})"
-        raise StorageError(path=shard.path, reason=reason) from error
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise changed_file(shard)
-
-
-def changed_file(shard: Shard) -> StorageError:
-    """What is raised where a file is not what it was when it was counted."""
-    if shard.frame is not None:
-        return _damaged(shard)
-    return StorageError(
-        path=shard.path, reason="changed while the run was reading it; put the old file back"
-    )
+        raise unreadable_file(shard, error.strerror or str(error)) from error
 
 
 def _damaged(shard: Shard) -> StorageError:
