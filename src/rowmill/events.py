@@ -40,6 +40,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """(way to save work, what it does here)."""
     reasons: dict[str, str]
     """Derived setting -> value and why."""
+    notes: list[str] = []
+    """What is remarkable of the input: files passed over, columns that differ."""
 
     def lines(self) -> Iterator[str]:
         """The plan for people."""
@@ -47,6 +49,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
         files = f"{self.files:,} file{'' if self.files == 1 else 's'}"
         yield f"engine  {self.engine}"
         yield f"input   {self.lines_in:,} lines in {files}{resumed}"
+        yield from (f"note    {note}" for note in self.notes)
         yield (
             f"first   {self.checked:,} rows checked: {self.bad:,} bad,"
             f" {self.prompt_tokens:,} prompt tokens to ask"

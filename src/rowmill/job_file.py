@@ -227,8 +227,6 @@ def _odd_places(tree: Tree) -> Iterator[tuple[Keys, str]]:
             ("source",),
             f"`source` holds {_found(odd)}; expected a string or a list of strings",
         )
-    elif "-" in items:
-        yield ("source",), "`-` (standard input) is not read in this version; name a file"
     elif isinstance(source, list) and "" in items:
         yield ("source",), "`source` holds an empty string; name a file, glob or folder"
     if not isinstance(output, dict):

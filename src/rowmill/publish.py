@@ -57,11 +57,13 @@ def publish(
     prefix: str,
     part_bytes: int,
     form: Form = JSON_LINES,
+    answers: str = "",
     written: Callable[[], list[PartDone] | None] | None = None,
 ) -> Done:
     """Write the results of a run whose tasks are all committed; what is published already stays as it is.
 
     Args:
+        answers: JSON Schema that the job holds its answers to; empty for none.
         written: parts that were written along with the run, where they could be.
     """
     made_of = _made_of(storage, prefix, part_bytes, form)
@@ -76,7 +78,7 @@ def publish(
         if not form.is_lines:
             from rowmill.join.columns import carried_columns
 
-            columns = carried_columns(run_limits(cut), form, prefix)
+            columns = carried_columns(run_limits(cut), form, prefix, answers=answers)
         specs = cut_parts(cut, commits, prefix, part_bytes, form)
         try:
             parts = _write_parts(storage, [_with(spec, columns) for spec in specs])

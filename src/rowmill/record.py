@@ -181,7 +181,16 @@ def read_run(storage: Storage) -> tuple[Record, Cut] | None:
         addition = msgspec.json.decode(storage.read(name), type=Addition)
         cut_ = cut_.with_addition(addition)
         record = msgspec.structs.replace(record, files=[*record.files, *addition.files])
-    return record, cut_
+    shards = [_in_place(shard, storage) for shard in cut_.shards]
+    return record, msgspec.structs.replace(cut_, shards=shards)
+
+
+def _in_place(shard: Shard, storage: Storage) -> Shard:
+    """A spooled shard where the run lies now: its folder may have been moved."""
+    if shard.frame is None:
+        return shard
+    path = storage.path(rundir.SPOOL + shard.path.rpartition("/")[2])
+    return msgspec.structs.replace(shard, path=str(path)) if path else shard
 
 
 def write_addition(storage: Storage, cut_: Cut, addition: Addition) -> None:

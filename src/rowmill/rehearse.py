@@ -7,8 +7,10 @@ Memory: one window, counts, and the first bad rows.
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -102,17 +104,19 @@ def check(job: Job, *, sample: int | None = None) -> Report:
         check_places(job, storage)
     if sample is not None:
         job = job.model_copy(update={"run": job.run.model_copy(update={"limit": sample})})
-    opened = _open_input(job)
-    stations = stations_of(opened)
-    tally = _Tally(opened)
-    for window in stations.windows(_all_tasks(opened)):
-        tally.add(window)
-    return tally.report(opened, stations)
+    with tempfile.TemporaryDirectory(prefix="rowmill-check-") as spool:
+        opened = _open_input(job, Path(spool))
+        stations = stations_of(opened)
+        tally = _Tally(opened)
+        for window in stations.windows(_all_tasks(opened)):
+            tally.add(window)
+        return tally.report(opened, stations)
 
 
-def _open_input(job: Job) -> Opened:
+def _open_input(job: Job, spool: Path) -> Opened:
     """The job's input as a new run would see it, whatever lies at the output."""
-    return new_run(understand(job), open_source(job.source), new_token())
+    source = open_source(job.source, spool=spool, read=job.read)
+    return new_run(understand(job), source, new_token())
 
 
 def _all_tasks(opened: Opened) -> Iterator[TaskRows]:

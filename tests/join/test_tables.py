@@ -206,6 +206,10 @@ def test_polars_and_pyarrow_read_each_part(tmp_path: Path, form: Form) -> None:
             "finish_reason": "stop",
             "token_ids": [1, 2],
             "logprobs": '[{"token":"a","logprob":-0.5,"top":{"a":null}}]',
+            "parsed": None,
+            "violation": None,
+            "parsed": None,
+            "violation": None,
         }
     ]
 

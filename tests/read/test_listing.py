@@ -36,14 +36,14 @@ def test_a_folder_is_read_with_its_subfolders_by_name(tmp_path: Path) -> None:
 
 def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     touch(
-        tmp_path, "a.jsonl", "_SUCCESS", ".b.jsonl", "_tmp/c.jsonl", "README.md", "d.csv", "e"
+        tmp_path, "a.jsonl", "_SUCCESS", ".b.jsonl", "_tmp/c.jsonl", "README.md", "d.dat", "e"
     )
     touch(tmp_path, "empty.jsonl", content=b"")
     files, notes = list_files([str(tmp_path)])
 
     assert [file.name for file in files] == ["a.jsonl"]
     assert notes == [
-        "passed over: `.csv` files (1), `.md` files (1), empty files (1),"
+        "passed over: `.dat` files (1), `.md` files (1), empty files (1),"
         " files without a suffix (1), hidden files (2), hidden folders (1)"
     ]
 
@@ -135,32 +135,32 @@ def test_links_that_are_named_are_followed(tmp_path: Path) -> None:
 
 
 def test_all_paths_that_cannot_be_read_are_told_at_once(tmp_path: Path) -> None:
-    touch(tmp_path, "rows.parquet", "notes.md")
+    touch(tmp_path, "rows.txt", "notes.md")
     (tmp_path / "ring.jsonl").symlink_to("ring.jsonl")
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "pipe.jsonl")
     told = refusal(
-        *(tmp_path / name for name in ("none.jsonl", "rows.parquet", "ring.jsonl", "empty")),
+        *(tmp_path / name for name in ("none.jsonl", "rows.txt", "ring.jsonl", "empty")),
         *(tmp_path / "pipe.jsonl", tmp_path / "no-*.jsonl", "s3://b/c"),
     )
 
     assert "7 inputs cannot be read" in told
     for sentence in (
         "none.jsonl`: no such file or folder",
-        "rows.parquet`: this version reads JSON Lines (`.jsonl`, `.ndjson`, `.json`), not `.parquet`",
+        "rows.txt`: `.txt` is none of `.jsonl`, `.ndjson`,",
         "ring.jsonl`: cannot be read (Too many levels of symbolic links)",
-        "empty`: no JSON Lines file there; files end in",
+        "empty`: no file of rows there; such files end in",
         "pipe.jsonl`: not a regular file",
-        "no-*.jsonl`: no JSON Lines file there",
+        "no-*.jsonl`: no file of rows there",
         "`s3://b/c`: this version reads local files",
     ):
         assert sentence in told
 
 
 def test_a_folder_of_other_files_tells_what_is_there(tmp_path: Path) -> None:
-    touch(tmp_path, "a.parquet", "b.parquet", "_SUCCESS")
+    touch(tmp_path, "a.crc", "b.crc", "_SUCCESS")
 
-    assert "(passed over: `.parquet` files (2), hidden files (1))" in refusal(tmp_path)
+    assert "(passed over: `.crc` files (2), hidden files (1))" in refusal(tmp_path)
 
 
 def test_a_folder_of_empty_files_is_an_input_of_no_rows(tmp_path: Path) -> None:

@@ -264,6 +264,30 @@ def test_a_source_with_spools_survives_json(tmp_path: Path) -> None:
     assert source == msgspec.json.decode(msgspec.json.encode(source), type=Source)
 
 
-def test_a_format_that_is_no_json_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadSource, match=r"a\.jsonl`: is csv; this version reads JSON Lines"):
-        open_source(write(tmp_path, a=b"a,b\n"), read=ReadConfig(format="csv"))
+def test_a_format_that_the_job_names_holds_whatever_the_suffix(tmp_path: Path) -> None:
+    source = open_source(write(tmp_path, a=b"a,b\n1,2\n"), read=ReadConfig(format="csv"))
+
+    assert [(shard.format, shard.num_lines) for shard in source.shards] == [("csv", 1)]
+
+
+def test_files_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    (tmp_path / "b.csv").write_bytes(b"")
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b"{}\n")[:-5])
+
+    with pytest.raises(BadSource, match="3 inputs cannot be read") as caught:
+        open_source(
+            [str(tmp_path / n) for n in ("a.parquet", "b.csv", "c.jsonl.gz")], spool=tmp_path
+        )
+    for name in ("a.parquet`", "b.csv`", "c.jsonl.gz`"):
+        assert name in str(caught.value)
+
+
+def test_known_files_are_left_out(tmp_path: Path) -> None:
+    first = open_source(write(tmp_path, a=b"{}\n"))
+    second = open_source(
+        write(tmp_path, a=b"{}\n", b=b"{}\n{}"), known=first.files, first_index=7
+    )
+
+    assert [file.name for file in second.files] == ["b.jsonl"]
+    assert [shard.index for shard in second.shards] == [7]

@@ -12,6 +12,8 @@ import os
 import socket
 from collections.abc import Sequence
 
+import msgspec
+
 from rowmill import rundir
 from rowmill.ahead import Ahead, publishing_ahead
 from rowmill.config import Job
@@ -176,8 +178,14 @@ def _publish_if_whole(
         prefix=opened.record.prefix,
         part_bytes=opened.words.job.output.part_bytes,
         form=form_of(opened.words.job.output, opened.cut.shards),
+        answers=_schema_text(opened.words.job),
         written=ahead.parts if ahead is not None else None,
     )
+
+
+def _schema_text(job: Job) -> str:
+    schema = job.sampling.schema_
+    return msgspec.json.encode(schema).decode() if schema else ""
 
 
 def _summary(

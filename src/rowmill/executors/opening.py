@@ -7,11 +7,14 @@ Knows nothing of: engines beyond what they declare, threads.
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import importlib.metadata
 import os
 import platform
 import secrets
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +116,8 @@ def _check_target(shown: str, root: Path) -> None:
 
 
 def _check_apart(shown: str, root: Path, given: str) -> None:
+    if given == "-":
+        return
     source = Path(given.split("*", 1)[0] or ".") if "*" in given else Path(given)
     if (source / "run.json").exists() and (source / "commits").exists():
         reason = f"`{given}` is the output of a run; give its `results` folder, or a file that `rowmill export` made"
@@ -170,29 +175,43 @@ def open_run(
     found = read_run(storage)
     words = understand(job)
     if found is None:
-        return new_run(words, open_source(job.source), token)
+        source = open_source(job.source, spool=spool_folder(storage), read=job.read)
+        return new_run(words, source, token)
     record, cut_ = found
-    moved = changed(record.files, paths=job.source)
+    moved = changed(record.files, paths=job.source, read=job.read)
     if append:
         moved = {name: what for name, what in moved.items() if what == "changed"}
     if moved:
         raise _other_input(job, moved)
     if not is_retry:
         check_same(record.identity, identity(words), job.output.path)
-    source = open_recorded(record.files, cut_.shards, paths=None if append else job.source)
+    spool = spool_folder(storage)
+    source = open_recorded(
+        record.files,
+        cut_.shards,
+        paths=None if append else job.source,
+        spool=spool,
+        read=job.read,
+    )
     cut_ = msgspec.structs.replace(cut_, shards=source.shards)
     if append:
-        return _with_new_files(words, record, cut_)
+        return _with_new_files(words, record, cut_, spool)
     return Opened(words, record, cut_, Places(cut_), is_new=False, notes=[])
 
 
-def _with_new_files(words: Words, record: Record, cut_: Cut) -> Opened:
+def _with_new_files(words: Words, record: Record, cut_: Cut, spool: Path) -> Opened:
     """The run, joined by the files of the job that it does not know."""
     job = words.job
     if job.run.limit is not None:
         reason = "`run.limit` and `--append` exclude each other: a run of the first rows has no end to append to"
         raise ConfigError(reason=reason)
-    source = open_source(job.source, known=record.files, first_index=len(cut_.shards))
+    source = open_source(
+        job.source,
+        spool=spool,
+        read=job.read,
+        known=record.files,
+        first_index=len(cut_.shards),
+    )
     if not source.files:
         return Opened(words, record, cut_, Places(cut_), is_new=False, notes=source.notes)
     addition = Addition(source.files, source.shards)
@@ -202,6 +221,15 @@ def _with_new_files(words: Words, record: Record, cut_: Cut) -> Opened:
     return Opened(
         words, record, cut_, places, is_new=True, notes=source.notes, addition=addition
     )
+
+
+def spool_folder(storage: Storage) -> Path:
+    """Where text goes that cannot be read in place: to the output, or, where that is no folder, to a temporary one."""
+    if isinstance(storage, LocalStorage):
+        return storage.root / rundir.SPOOL.rstrip("/")
+    folder = Path(tempfile.mkdtemp(prefix="rowmill-spool-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _other_input(job: Job, moved: dict[str, str]) -> RunMismatch:
@@ -363,4 +391,5 @@ def planned_event(opened: Opened, stations: Stations, *, resumed: int) -> Planne
         prompt_tokens=stations.num_tokens,
         levers=[(lever.name, lever.reason) for lever in stations.levers.values()],
         reasons=opened.record.reasons,
+        notes=opened.notes,
     )

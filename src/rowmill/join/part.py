@@ -26,6 +26,8 @@ class Columns(msgspec.Struct, frozen=True, omit_defaults=True):
     """Schema of the carried columns in every part, in base64."""
     json_schema: str = ""
     """Schema that lines of JSON are read with, in base64."""
+    answers: str = ""
+    """JSON Schema that the job holds its answers to; empty for none."""
     notes: list[str] = []
     """Columns that are not of one type in all files, for people."""
 

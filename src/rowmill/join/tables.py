@@ -44,7 +44,7 @@ class TableJoiner:
 
         self._carried = unpacked_schema(columns.schema)
         self._json = unpacked_schema(columns.json_schema)
-        self._own = OutcomeColumns(prefix)
+        self._own = OutcomeColumns(prefix, columns.answers)
         self.schema: pa.Schema = pa.schema(
             [*self._carried, *self._own.schema], metadata=self._carried.metadata
         )

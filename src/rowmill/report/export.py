@@ -54,7 +54,10 @@ def _write(view: View, path: Path, form: Form) -> int:
     from rowmill.join.columns import carried_columns
     from rowmill.join.tables import TableJoiner, batches_of_rows
 
-    joiner = TableJoiner(carried_columns(run_limits(view.cut), form, prefix), prefix)
+    schema = view.record.job.get("sampling", {}).get("schema")
+    answers = msgspec.json.encode(schema).decode() if schema else ""
+    columns = carried_columns(run_limits(view.cut), form, prefix, answers=answers)
+    joiner = TableJoiner(columns, prefix)
     batches = batches_of_rows(joiner, view.cut, view.task_lines)
     return write_table(storage, path.name, joiner.schema, batches, form).num_rows
 

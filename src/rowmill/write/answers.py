@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PARSED_COLUMN = "parsed"
-MARK = b"rowmill"
+MARK = b"rowmill.json"
 """Key in a field's metadata that says that its strings are JSON text, and of what."""
-_ONE_VALUE, _OTHERS = b"json", b"json of other properties"
+_ONE_VALUE, _OTHERS = b"1", b"other properties"
+
+FOREIGN = (TypeError, ValueError, KeyError, AttributeError)
+"""What `parsed_array` raises for a value of another schema; Arrow's own errors are of these classes."""
 
 Convert = Callable[[Any], Any]
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rowmill.rows import Choice, Outcome
+from rowmill.write.answers import FOREIGN, PARSED_COLUMN, columns_of_schema, parsed_array
 from rowmill.write.kinds import JSON_MARK
 from rowmill.write.results import ROW_COLUMN
 
@@ -29,8 +30,12 @@ _NULL = msgspec.Raw(b"null")
 class OutcomeColumns:
     """Makes the columns for one output prefix."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, answers: str = "") -> None:
+        """Columns named with `prefix`; `answers` is the JSON Schema of the job's answers, empty for none."""
         import pyarrow as pa
+
+        schema = msgspec.json.decode(answers) if answers else None
+        self._parsed = columns_of_schema(schema, prefix).field(0)
 
         hints = typing.get_type_hints(Outcome)
         del hints["key"]
@@ -39,7 +44,8 @@ class OutcomeColumns:
         fields = [pa.field(prefix + ROW_COLUMN, pa.string(), nullable=False)]
         for name, type_ in self._types.items():
             mark = JSON_MARK if type_ is None else None
-            fields.append(pa.field(prefix + name, type_ or pa.string(), metadata=mark))
+            field = pa.field(prefix + name, type_ or pa.string(), metadata=mark)
+            fields.append(self._parsed if name == PARSED_COLUMN else field)
         self.schema = pa.schema(fields)
 
     def columns(
@@ -57,7 +63,10 @@ class OutcomeColumns:
         arrays = [pa.array(places, pa.string())]
         for name, type_ in self._types.items():
             values = [getattr(outcome, name) for outcome in outcomes]
-            arrays.append(_json_array(values) if type_ is None else _array(values, type_))
+            if name == PARSED_COLUMN:
+                arrays.append(_parsed_array(values, self._parsed))
+            else:
+                arrays.append(_json_array(values) if type_ is None else _array(values, type_))
         kinds = enumerate(outcome.error_kind for outcome in outcomes)
         return arrays, [at for at, kind in kinds if kind == UNREADABLE]
 
@@ -132,6 +141,21 @@ def _without_none(hint: Any) -> Any:
         kept = [one for one in typing.get_args(hint) if one is not type(None)]
         return kept[0] if len(kept) == 1 else hint
     return hint
+
+
+def _parsed_array(values: list[msgspec.Raw], field: pa.Field) -> pa.Array:
+    """Parsed answers. One that a row's own schema allowed, not the job's, has no place here: its text is there."""
+    texts = [bytes(value) for value in values]
+    try:
+        return parsed_array(texts, field)
+    except FOREIGN:
+        pass
+    for at, text in enumerate(texts):
+        try:
+            parsed_array([text], field)
+        except FOREIGN:
+            texts[at] = b"null"
+    return parsed_array(texts, field)
 
 
 def _json_array(values: list[msgspec.Raw]) -> pa.Array:
