@@ -16,7 +16,7 @@ Memory: none.
     leases/owner.lock               flock and note of the owner (objects: leases/owner.json)
     leases/workers.lock             flock that workers of one run share
     events/WORKER.jsonl             what happened
-    engines/PID.json                engine process groups, to end orphans
+    engines/PID.json, PID-N.json    engine process groups, to end orphans
     results/part-N.jsonl            published
     results/done.json               written last: the parts that are published
 """
@@ -48,7 +48,7 @@ _SEGMENT = re.compile(r"segments/(\d+)/(\d+)-(\d+)\.jsonl")
 _COMMIT = re.compile(r"commits/(\d+)(?:\.r(\d+))?\.json")
 _LEASE = re.compile(r"leases/(\d+)\.json")
 _EVENTS = re.compile(r"events/([^/]+)\.jsonl")
-_ENGINE = re.compile(r"engines/(\d+)\.json")
+_ENGINE = re.compile(r"engines/(\d+)(?:-\d+)?\.json")
 _PART = re.compile(r"results/part-(\d+)\.jsonl")
 
 

@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 
 from rowmill import rundir
-from rowmill.engines.supervise import Supervisor
+from rowmill.engines import place
+from rowmill.engines.fleet import Fleet
 from rowmill.errors import InputChanged, StorageError
 from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Note, Progress
@@ -68,8 +69,7 @@ class Worker:
         self._feed = Feed(opened.words.limits, prove_rows=job.run.max_failed_after)
         self._valid: Buffer[Valid] = Buffer(MAX_VALID)
         self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES + AHEAD_BYTES)
-        self._supervisor: Supervisor | None = None
-        self._engine_log = Path()
+        self._fleet: Fleet | None = None
         self._receiver: threading.Thread | None = None
         self._receive_error: BaseException | None = None
         self._claims = Claims(storage, self._leases, self._tasks, opened, again)
@@ -210,17 +210,17 @@ class Worker:
                 return False
         if self._must_end(keeper):
             return False
-        engine = self._supervisor or self._start_engine()
+        engine = self._fleet or self._start_engine()
         self._feed.sent(len(batch), len(batch.ids))
         engine.submit(batch)
         return True
 
     def _ask_again(self) -> None:
         """Ask rows that were to copy one that failed in passing."""
-        while self._tasks.again and self._supervisor is not None:
+        while self._tasks.again and self._fleet is not None:
             batch = self._tasks.again.popleft()
             self._feed.sent(len(batch), len(batch.ids))
-            self._supervisor.submit(batch)
+            self._fleet.submit(batch)
 
     def _settle(self, keeper: Keeper) -> None:
         """Wait for what is in flight: to the end, or as long as a drain may take."""
@@ -283,15 +283,14 @@ class Worker:
 
     # -- the engine ---------------------------------------------------------------------
 
-    def _start_engine(self) -> Supervisor:
+    def _start_engine(self) -> Fleet:
         began = time.monotonic()
         record = self._storage.path(rundir.engine(os.getpid()))
         log = record.with_suffix(".log") if record else Path(tempfile.mkdtemp()) / "engine.log"
-        self._engine_log = log
-        supervisor = Supervisor(self._job.engine, record=record, log=log)
-        self._supervisor = supervisor
+        fleet = Fleet(place(self._job.engine).replicas, record=record, log=log)
+        self._fleet = fleet
         try:
-            limits = supervisor.start()
+            limits = fleet.start()
         except OSError as error:
             path = str(error.filename or record or log)
             raise StorageError(path=path, reason=error.strerror or str(error)) from error
@@ -302,12 +301,12 @@ class Worker:
         )
         self._receiver.start()
         self._buffer.bound(AHEAD_BYTES)
-        return supervisor
+        return fleet
 
     def _receive(self) -> None:
-        assert self._supervisor is not None
+        assert self._fleet is not None
         try:
-            for outcomes in self._supervisor.outcomes():
+            for outcomes in self._fleet.outcomes():
                 if len(outcomes):
                     self._tasks.put(outcomes)
                     self._feed.answered(len(outcomes))
@@ -315,18 +314,19 @@ class Worker:
             self._receive_error = error
 
     def _close_engine(self) -> None:
-        supervisor = self._supervisor
-        if supervisor is None:
+        fleet = self._fleet
+        if fleet is None:
             return
-        was_healthy = not supervisor.deaths
-        supervisor.close()
+        was_healthy = not fleet.deaths
+        fleet.close()
         if self._receiver is None:
             return
         self._receiver.join()
         if was_healthy and self._receive_error is None:
             # What a healthy engine said is of no use to anybody, a file each start would be in the way.
-            with contextlib.suppress(OSError):
-                self._engine_log.unlink(missing_ok=True)
+            for log in fleet.logs:
+                with contextlib.suppress(OSError):
+                    log.unlink(missing_ok=True)
 
     # -- keeping ------------------------------------------------------------------------
 
@@ -367,12 +367,12 @@ class Worker:
 
     def _queues(self) -> dict[str, int]:
         """What waits between stations: the fullest one names the bottleneck behind it."""
-        gauge = self._supervisor.gauge if self._supervisor is not None else None
+        gauges = self._fleet.gauges if self._fleet is not None else []
         return {
             "planned_bytes": int(self._buffer.weight),
             "in_flight_target": self._feed.target_rows,
             "in_flight": self._feed.in_flight,
-            "child_waiting_batches": gauge.waiting if gauge is not None else 0,
+            "child_waiting_batches": sum(gauge.waiting for gauge in gauges),
             "copies_waiting": self._tasks.num_waiting_copies,
         }
 
