@@ -18,7 +18,7 @@ from rowmill.config import EngineConfig
 from rowmill.engines.echo_rows import EchoRows
 from rowmill.engines.echo_script import EchoOptions
 from rowmill.engines.options import mistakes, parse
-from rowmill.engines.protocol import Feed
+from rowmill.engines.protocol import Feed, Placement, Replica
 from rowmill.rows import Ids, Limits, Outcome, Prompts, Sampling
 
 _SEATS = 4096
@@ -26,7 +26,7 @@ _NO_CHOICES: list[object] = []
 
 Texts = Callable[[Ids, list[int], list[int]], list[str]]
 
-EFFORT = frozenset(("log", "delay_s", "faults"))
+EFFORT = frozenset(("log", "delay_s", "faults", "replicas"))
 """Settings that change no answer: a run may be resumed with others."""
 
 
@@ -48,6 +48,14 @@ def declare(engine: EngineConfig) -> Limits:
         seats=engine.seats or _SEATS,
         sampling=("n", "choices", "return_token_ids", "ignore_eos", "top_k", "min_p"),
         about="echo: the prompt's own last tokens",
+    )
+
+
+def place(engine: EngineConfig) -> Placement:
+    """As many as the settings say."""
+    number = parse(EchoOptions, engine).replicas
+    return Placement(
+        [Replica(engine)] * number, reason=f"{number}: given" if number > 1 else ""
     )
 
 
