@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rowmill import errors
 from rowmill.config import EngineConfig
-from rowmill.engines.fleet import Fleet, together
+from rowmill.engines.fleet import Fleet, cut_evenly, together
 from rowmill.engines.protocol import Replica
 from rowmill.rows import Limits, Outcome
 from tests.engines.rows_of import byte_prompts
@@ -125,3 +127,24 @@ def test_limits_of_replicas_add_up() -> None:
 
     assert together([one, other]) == Limits(seats=12, kv_tokens=160, max_model_tokens=40)
     assert together([one, Limits(seats=1)]).kv_tokens == 0
+
+
+@given(st.lists(st.integers(1, 3), min_size=0, max_size=60), st.integers(1, 5))
+def test_pieces_are_the_rows_in_order(groups: list[int], number: int) -> None:
+    texts = [
+        f"group {g:03d} of rows, {i}" for g, size in enumerate(groups) for i in range(size)
+    ]
+    prompts = byte_prompts(texts)
+    pieces = list(cut_evenly(prompts, number))
+
+    assert [key for piece in pieces for key in piece.keys] == prompts.keys
+    assert len(pieces) <= number + 1
+    assert all(map(len, pieces))
+
+
+def test_a_cut_keeps_rows_of_one_prefix_together() -> None:
+    texts = [f"{'abcdefgh'[g]}{'=' * 50} {i}" for g in range(8) for i in range(10)]
+    pieces = list(cut_evenly(byte_prompts(texts), 3))
+
+    assert all(len(piece) % 10 == 0 for piece in pieces)
+    assert len(pieces) == 3

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from rowmill import errors
 from rowmill.engines.channel import Gauge
@@ -106,7 +107,7 @@ class Fleet:
         if len(self._supervisors) == 1:
             self._supervisors[0].submit(prompts)
             return
-        for piece in _pieces(prompts, len(self._living)):
+        for piece in cut_evenly(prompts, len(self._living)):
             with self._changing:
                 chosen = min(self._living, key=lambda i: self._loads[i].total)
                 self._loads[chosen].add(piece, self._guess.weights(piece))
@@ -229,11 +230,32 @@ def together(limits: Sequence[Limits]) -> Limits:
     )
 
 
-def _pieces(prompts: Prompts, number: int) -> Iterator[Prompts]:
-    """Neighbours stay together: they may share a prefix."""
-    size = max(1, -(-len(prompts) // max(number, 1)))
-    for start in range(0, len(prompts), size):
-        yield prompts.slice(start, min(start + size, len(prompts)))
+def cut_evenly(prompts: Prompts, number: int) -> Iterator[Prompts]:
+    """About `number` equal pieces of neighbours, cut where neighbours share least: each replica pays for a prefix anew."""
+    rows = len(prompts)
+    size = max(1, -(-rows // max(number, 1)))
+    slack = size // 4
+    starts = prompts.starts()
+    begin = 0
+    while rows - begin > size + slack:
+        middle = begin + size
+        at = min(
+            range(middle - slack, middle + slack + 1),
+            key=lambda i: (_shared(prompts, starts, i), abs(i - middle)),
+        )
+        yield prompts.slice(begin, at)
+        begin = at
+    if begin < rows:
+        yield prompts.slice(begin, rows)
+
+
+def _shared(prompts: Prompts, starts: npt.NDArray[np.int64], i: int) -> int:
+    """Tokens that row i begins with like the one before it."""
+    left = prompts.ids[starts[i - 1] : prompts.stops[i - 1]]
+    right = prompts.ids[starts[i] : prompts.stops[i]]
+    shortest = min(len(left), len(right))
+    differs = np.flatnonzero(left[:shortest] != right[:shortest])
+    return int(differs[0]) if len(differs) else shortest
 
 
 def _numbered(path: Path, i: int) -> Path:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from itertools import chain
 from pathlib import Path
 
 from rowmill import rundir
@@ -100,7 +101,7 @@ class Worker:
                 self._has_enough, lambda: self._is_over or bool(self._stop)
             )
             fill(self._valid, self._stations.validated(claims), _one, name="rowmill-read")
-            planned = map(self._stations.planned, drain(self._valid))
+            planned = chain.from_iterable(map(self._stations.planned, drain(self._valid)))
             fill(self._buffer, planned, _bytes_of, name="rowmill-measure")
             keeper = None
             try:
