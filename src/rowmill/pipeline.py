@@ -151,11 +151,7 @@ class Stations:
             rejects.append(rejected(requests[index].key, error))
 
         prompts = self.measure.prompts(requests, reject)
-        self.num_read += num_rows
-        self.num_rejected += len(rejects)
-        missing = [o for o in rejects if o.error_kind == MissingColumn.kind]
-        self.num_missing += len(missing)
-        self.first_missing = self.first_missing or next(iter(missing), None)
+        self.count(rejects, num_rows)
         num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)
         planned = plan(prompts, self.job.plan)
         self.num_tokens += len(prompts.ids) - sum(
@@ -163,6 +159,14 @@ class Stations:
         )
         self._note_levers(planned.levers)
         return Window(planned, rejects, ends, num_rows, num_bytes)
+
+    def count(self, rejects: list[Outcome], num_rows: int) -> None:
+        """Take rows for read, some of them for fallen out."""
+        self.num_read += num_rows
+        self.num_rejected += len(rejects)
+        missing = [o for o in rejects if o.error_kind == MissingColumn.kind]
+        self.num_missing += len(missing)
+        self.first_missing = self.first_missing or next(iter(missing), None)
 
     def _note_levers(self, levers: Iterable[Lever]) -> None:
         for lever in levers:

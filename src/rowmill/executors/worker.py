@@ -24,6 +24,7 @@ from rowmill.errors import InputChanged, StorageError
 from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Note, Progress
 from rowmill.executors.claims import Claims
+from rowmill.executors.firstrows import check_first_rows
 from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
 from rowmill.executors.stopping import Stop
 from rowmill.feed import Feed
@@ -154,6 +155,9 @@ class Worker:
             DuplicateIds: ids repeat among them.
         """
         stations, wanted = self._stations, self._job.validate_.first_rows
+        if self._opened.words.limits.starts_slowly:
+            self._start_early()
+            return
         while not self._stop and not self._buffer.wait(
             lambda: stations.num_read >= wanted or self._buffer.weight >= LOOKAHEAD_BYTES,
             TICK_S,
@@ -163,7 +167,21 @@ class Worker:
             stations.check_duplicates()
             stations.check_any_asked()
             start_run(self._opened, self._storage)
-        stations.duplicates.clear()
+        self._checked()
+
+    def _start_early(self) -> None:
+        """Start an engine that takes long while rows are tokenised: the first rows are checked apart from that."""
+        num_good = check_first_rows(
+            self._opened, list(self._claims.todo), lambda: bool(self._stop)
+        )
+        if self._opened.is_new:
+            start_run(self._opened, self._storage)
+        if num_good and not self._stop:
+            self._start_engine()
+        self._checked()
+
+    def _checked(self) -> None:
+        self._stations.duplicates.clear()
         self._is_checked = True
         self._tell_plan()
 
