@@ -12,7 +12,7 @@ from rowmill.size.gpus import parse_query, rates_of
 from rowmill.size.pool import pool_tokens
 from rowmill.size.shape import ModelShape, shape_of
 
-QWEN = {
+QWEN: dict[str, object] = {
     "num_attention_heads": 28,
     "num_key_value_heads": 4,
     "hidden_size": 3584,
@@ -51,7 +51,9 @@ def test_the_pool_is_what_vllm_tells(
         ({"num_hidden_layers": 61, "kv_lora_rank": 512, "qk_rope_head_dim": 64}, 70_272),
     ],
 )
-def test_kv_bytes_a_token_count_grouped_queries(changes: dict[str, int], expected: int) -> None:
+def test_kv_bytes_a_token_count_grouped_queries(
+    changes: dict[str, object], expected: int
+) -> None:
     shape = shape_of({**QWEN, **changes})
 
     assert shape is not None

@@ -22,11 +22,12 @@ from rowmill.engines.protocol import Feed, Placement, Replica
 from rowmill.rows import Ids, Limits, Outcome, Prompts, Sampling
 
 _SEATS = 4096
+_SLOW_S = 5
 _NO_CHOICES: list[object] = []
 
 Texts = Callable[[Ids, list[int], list[int]], list[str]]
 
-EFFORT = frozenset(("log", "delay_s", "faults", "replicas"))
+EFFORT = frozenset(("log", "delay_s", "faults", "replicas", "start_s"))
 """Settings that change no answer: a run may be resumed with others."""
 
 
@@ -47,6 +48,7 @@ def declare(engine: EngineConfig) -> Limits:
         max_model_tokens=engine.max_model_len or options.context,
         seats=engine.seats or _SEATS,
         sampling=("n", "choices", "return_token_ids", "ignore_eos", "top_k", "min_p"),
+        starts_slowly=options.start_s >= _SLOW_S,
         about="echo: the prompt's own last tokens",
     )
 
@@ -75,6 +77,7 @@ class Echo:
     def __init__(self, engine: EngineConfig) -> None:
         self.limits = declare(engine)
         options = parse(EchoOptions, engine)
+        time.sleep(options.start_s)
         self._rows = EchoRows(engine, options)
         self._delay_s = options.delay_s
         is_bytes = (engine.tokenizer or "bytes") == "bytes"

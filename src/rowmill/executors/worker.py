@@ -22,11 +22,12 @@ from rowmill.engines import place
 from rowmill.engines.fleet import Fleet
 from rowmill.errors import InputChanged, StorageError
 from rowmill.eventlog import EventLog
-from rowmill.events import Listener, Note, Progress
+from rowmill.events import Listener, Note
 from rowmill.executors.claims import Claims
 from rowmill.executors.firstrows import check_first_rows
 from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
 from rowmill.executors.stopping import Stop
+from rowmill.executors.telling import progress_event
 from rowmill.feed import Feed
 from rowmill.flow import Buffer, Keeper, drain, fill
 from rowmill.journal import Again, Counts
@@ -367,17 +368,11 @@ class Worker:
         if now - self._told_at < GAUGE_S:
             return
         self._told_at = now
-        counts = self._tasks.counts
-        event = Progress(
-            done=self._resumed.done + counts.done,
-            ok=self._resumed.ok + counts.ok,
-            failed=self._resumed.failed + counts.failed,
+        event = progress_event(
+            self._resumed,
+            self._tasks.counts,
             total=self.total,
-            in_flight=self._feed.in_flight,
-            prompt_tokens=counts.prompt_tokens,
-            output_tokens=counts.output_tokens,
             seconds=now - self._began - self.engine_start_s,
-            resumed=self._resumed.done,
             queues=self._queues(),
         )
         self._log.add(event)
