@@ -8,21 +8,15 @@ Knows nothing of: how a run is opened or published.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
-import tempfile
-import threading
 import time
 from itertools import chain
-from pathlib import Path
 
-from rowmill import rundir
-from rowmill.engines import place
-from rowmill.engines.fleet import Fleet
-from rowmill.errors import InputChanged, StorageError
+from rowmill.engines.warm import WarmFleet
+from rowmill.errors import InputChanged
 from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Note
+from rowmill.executors.asking import Asking
 from rowmill.executors.claims import Claims
 from rowmill.executors.firstrows import check_first_rows
 from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
@@ -61,8 +55,14 @@ class Worker:
         stop: Stop,
         listen: Listener | None,
         again: dict[int, Again] | None = None,
+        warm: WarmFleet | None = None,
     ) -> None:
-        """Prepare the work; `again` names the tasks whose failed rows are asked once more, and no others are done."""
+        """Prepare the work.
+
+        Args:
+            again: the tasks whose failed rows are asked once more, and no others are done.
+            warm: engines that are open already, and stay so.
+        """
         job = opened.words.job
         self._opened, self._storage, self._name = opened, storage, name
         self._job, self._stop, self._listen = job, stop, listen
@@ -72,16 +72,14 @@ class Worker:
         self._feed = Feed(opened.words.limits, prove_rows=job.run.max_failed_after)
         self._valid: Buffer[Valid] = Buffer(MAX_VALID)
         self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES + AHEAD_BYTES)
-        self._fleet: Fleet | None = None
-        self._receiver: threading.Thread | None = None
-        self._receive_error: BaseException | None = None
+        self._asking = Asking(job.engine, storage, self._feed, put=self._tasks.put, warm=warm)
         self._claims = Claims(storage, self._leases, self._tasks, opened, again)
         self._resumed = self._claims.resumed
         self.total = opened.cut.num_lines
         """Rows of the run as far as known: lines, less the blank ones met."""
         self._log = EventLog(storage, name)
         self._began = self._checkpoint_at = self._told_at = time.monotonic()
-        self.seconds = self.engine_start_s = 0.0
+        self.seconds = 0.0
         self._entered = self._rejected = 0
         """Rows of windows handed over so far, and those of them that fell out before the engine."""
         self._is_checked = False
@@ -115,13 +113,18 @@ class Worker:
                 self._is_over = True
                 self._valid.close()
                 self._buffer.close()
-                self._close_engine()
+                self._asking.close()
                 if keeper is not None:
                     keeper.stop()
                 is_other_input = isinstance(sys.exception(), InputChanged)
                 self._tasks.discard() if is_other_input else self._tasks.close()
                 self._log.close()
                 self.seconds = time.monotonic() - self._began - self.engine_start_s
+
+    @property
+    def engine_start_s(self) -> float:
+        """How long the engines took to start."""
+        return self._asking.start_s
 
     @property
     def has_work(self) -> bool:
@@ -178,7 +181,7 @@ class Worker:
         if self._opened.is_new:
             start_run(self._opened, self._storage)
         if num_good and not self._stop:
-            self._start_engine()
+            self._asking.start()
         self._checked()
 
     def _checked(self) -> None:
@@ -230,17 +233,14 @@ class Worker:
                 return False
         if self._must_end(keeper):
             return False
-        engine = self._fleet or self._start_engine()
-        self._feed.sent(len(batch), len(batch.ids))
-        engine.submit(batch)
+        self._asking.ask(batch)
+        self._buffer.bound(AHEAD_BYTES)
         return True
 
     def _ask_again(self) -> None:
         """Ask rows that were to copy one that failed in passing."""
-        while self._tasks.again and self._fleet is not None:
-            batch = self._tasks.again.popleft()
-            self._feed.sent(len(batch), len(batch.ids))
-            self._fleet.submit(batch)
+        while self._tasks.again and self._asking.is_on:
+            self._asking.ask(self._tasks.again.popleft())
 
     def _settle(self, keeper: Keeper) -> None:
         """Wait for what is in flight: to the end, or as long as a drain may take."""
@@ -278,7 +278,7 @@ class Worker:
         return bool(self._stop)
 
     def _raise_errors(self, keeper: Keeper) -> None:
-        for error in (self._receive_error, keeper.error):
+        for error in (self._asking.error, keeper.error):
             if error is not None:
                 raise error
 
@@ -300,53 +300,6 @@ class Worker:
             f" {config.max_failed_share:g} allows; most often: {top[1]}"
         )
         self._stop.ask(reason, 5)
-
-    # -- the engine ---------------------------------------------------------------------
-
-    def _start_engine(self) -> Fleet:
-        began = time.monotonic()
-        record = self._storage.path(rundir.engine(os.getpid()))
-        log = record.with_suffix(".log") if record else Path(tempfile.mkdtemp()) / "engine.log"
-        fleet = Fleet(place(self._job.engine).replicas, record=record, log=log)
-        self._fleet = fleet
-        try:
-            limits = fleet.start()
-        except OSError as error:
-            path = str(error.filename or record or log)
-            raise StorageError(path=path, reason=error.strerror or str(error)) from error
-        self._feed.relimit(limits)
-        self.engine_start_s = time.monotonic() - began
-        self._receiver = threading.Thread(
-            target=self._receive, name="rowmill-receive", daemon=True
-        )
-        self._receiver.start()
-        self._buffer.bound(AHEAD_BYTES)
-        return fleet
-
-    def _receive(self) -> None:
-        assert self._fleet is not None
-        try:
-            for outcomes in self._fleet.outcomes():
-                if len(outcomes):
-                    self._tasks.put(outcomes)
-                    self._feed.answered(len(outcomes))
-        except BaseException as error:
-            self._receive_error = error
-
-    def _close_engine(self) -> None:
-        fleet = self._fleet
-        if fleet is None:
-            return
-        was_healthy = not fleet.deaths
-        fleet.close()
-        if self._receiver is None:
-            return
-        self._receiver.join()
-        if was_healthy and self._receive_error is None:
-            # What a healthy engine said is of no use to anybody, a file each start would be in the way.
-            for log in fleet.logs:
-                with contextlib.suppress(OSError):
-                    log.unlink(missing_ok=True)
 
     # -- keeping ------------------------------------------------------------------------
 
@@ -381,12 +334,11 @@ class Worker:
 
     def _queues(self) -> dict[str, int]:
         """What waits between stations: the fullest one names the bottleneck behind it."""
-        gauges = self._fleet.gauges if self._fleet is not None else []
         return {
             "planned_bytes": int(self._buffer.weight),
             "in_flight_target": self._feed.target_rows,
             "in_flight": self._feed.in_flight,
-            "child_waiting_batches": sum(gauge.waiting for gauge in gauges),
+            "child_waiting_batches": sum(gauge.waiting for gauge in self._asking.gauges),
             "copies_waiting": self._tasks.num_waiting_copies,
         }
 
