@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rowmill.config import Job
-from rowmill.executors.opening import Opened, new_run, understand
+from rowmill.executors.opening import Opened, new_run, stations_of, understand
 from rowmill.pipeline import Stations, TaskRows
 from rowmill.read import open_source
 
@@ -29,8 +29,7 @@ def opened(folder: Path, lines: list[str], window_rows: int, task_rows: int) -> 
 
 
 def stations(run: Opened) -> Stations:
-    words = run.words
-    return Stations(words.job, recipe=words.recipe, measure=words.measure, places=run.places)
+    return stations_of(run)
 
 
 LINES = st.sampled_from(

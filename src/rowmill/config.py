@@ -144,8 +144,9 @@ class ValidateConfig(Part):
 class PlanConfig(Part):
     """`[plan]`: in which order and company rows go to the engine."""
 
-    order: Literal["file"] = "file"
-    """`file`: as they stand in the input."""
+    order: Literal["auto", "file", "prefix"] = "auto"
+    """`auto`: rows that begin alike together, and long answers first, where the plan finds a gain. `prefix`: rows that
+    begin alike together also where they seem to fit into the KV cache. `file`: as they stand in the input."""
     duplicates: Literal["copy", "ask"] = "copy"
     """Equal rows of a window, greedy ones only: ask once and copy the answer, or ask each."""
     window_rows: int = Field(default=8192, gt=0)

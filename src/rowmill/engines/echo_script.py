@@ -44,6 +44,10 @@ class EchoOptions(Options):
     """Rows that fail, first match wins."""
     answer: Literal["text", "numbers"] = "text"
     """The last tokens as text, or as their numbers, for which no tokenizer is opened: to measure everything else."""
+    start_s: float = Field(default=0.0, ge=0)
+    """Seconds that its start takes; from 5 on it says so, as engines do that load a model."""
+    replicas: int = Field(default=1, gt=0)
+    """So many echoes side by side."""
     context: int = Field(default=32768, gt=0)
     """Most tokens of prompt and answer together, where `max_model_len` is not set."""
 

@@ -13,6 +13,7 @@ import secrets
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from rowmill import errors
@@ -88,12 +89,15 @@ class EngineProcess:
             self._process.wait(wait_s)
 
 
-def start_process(*, log: Path, record: Path | None) -> EngineProcess:
+def start_process(
+    *, log: Path, record: Path | None, environment: Mapping[str, str]
+) -> EngineProcess:
     """Start a child that waits for its engine's settings.
 
     Args:
         log: File that its output is appended to.
         record: File that lets a later start find the child, should this process be killed.
+        environment: Variables it has beside those of this process.
 
     Raises:
         EngineDied: The system does not let a process start.
@@ -111,7 +115,12 @@ def start_process(*, log: Path, record: Path | None) -> EngineProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, orphans.MARK: mark, "PYTHONPATH": _own_paths()},
+                env={
+                    **os.environ,
+                    **environment,
+                    orphans.MARK: mark,
+                    "PYTHONPATH": _own_paths(),
+                },
                 start_new_session=True,
             )
     except OSError as error:

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+import msgspec
+
+from rowmill.config import EngineConfig
 from rowmill.rows import Limits, Outcome, Prompts
 
-__all__ = ["Engine", "Feed", "Limits"]
+__all__ = ["Engine", "Feed", "Limits", "Placement", "Replica"]
 
 
 class Feed(Protocol):
@@ -22,6 +25,21 @@ class Feed(Protocol):
         """The next rows. `wait`: block until some come; else empty Prompts when there are none now.
         None: no more will ever come."""
         ...
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """One of the engines that work side by side."""
+
+    engine: EngineConfig
+    environment: dict[str, str] = {}
+    """Variables of its process, such as the GPUs it sees."""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """How many engines work side by side, where, and why so many."""
+
+    replicas: list[Replica]
+    reason: str = ""
 
 
 class Engine(Protocol):

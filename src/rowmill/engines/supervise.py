@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,16 @@ _BYE_S = 5.0
 class Supervisor:
     """An engine in a child process, as one that does not die."""
 
-    def __init__(self, engine: EngineConfig, *, log: Path, record: Path | None = None) -> None:
+    def __init__(
+        self,
+        engine: EngineConfig,
+        *,
+        log: Path,
+        record: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._engine = engine
+        self._environment = environment or {}
         self._log = log
         self._record = record
         self._process: EngineProcess | None = None
@@ -109,6 +117,15 @@ class Supervisor:
                     return
                 case _:
                     yield self._after_death(message if isinstance(message, Fatal) else None)
+
+    def abandon(self) -> list[Prompts]:
+        """Take out all rows without an outcome, in no particular order; for an engine that cannot be started again."""
+        with self._sending:
+            rows = [*self._ledger.drain(), *self._held]
+            self._held = []
+            while group := self._triage.next_group():
+                rows += group
+        return rows
 
     def close(self) -> None:
         """End the engine and all it started; what is in flight is forgotten."""
@@ -255,7 +272,9 @@ class Supervisor:
         for tries in range(_START_TRIES):
             self._rest(tries, is_first=is_first)
             log_start = self._log.stat().st_size if self._log.exists() else 0
-            process = self._process = start_process(log=self._log, record=self._record)
+            process = self._process = start_process(
+                log=self._log, record=self._record, environment=self._environment
+            )
             # From here on `close` ends this process; before, it could not see it.
             with contextlib.suppress(ChannelClosed):
                 if not self._closing.is_set():

@@ -18,6 +18,7 @@ from rowmill import rundir
 from rowmill.ahead import Ahead, publishing_ahead
 from rowmill.config import Job
 from rowmill.engines import orphans
+from rowmill.engines.warm import WarmFleet
 from rowmill.errors import BadOutput, ConfigError, InputChanged, StorageError
 from rowmill.events import Listener, Summary
 from rowmill.executors.opening import (
@@ -46,13 +47,19 @@ OWN_HIDDEN = (".lock", ".tmp-", ".probe-")
 
 
 def run(
-    job: Job, *, listen: Listener | None = None, token: str = "", append: bool = False
+    job: Job,
+    *,
+    listen: Listener | None = None,
+    token: str = "",
+    append: bool = False,
+    warm: WarmFleet | None = None,
 ) -> Summary:
     """Run a job to its end, or to a stop that can be resumed.
 
     Args:
         append: files that the run at the output does not know join it; only their rows are asked.
         listen: told of progress, from threads of the run.
+        warm: engines of the job's settings that are open already; they stay open.
         token: of a run that lives already: join it as a further worker.
 
     Raises:
@@ -68,10 +75,10 @@ def run(
     root_was_there = isinstance(storage, LocalStorage) and storage.root.exists()
     with Stop() as stop, claim_output(storage, token=mine, lease_s=job.run.lease_s) as owner:
         if owner.has_joined:
-            return _run_owned(job, storage, mine, stop, listen, append=append)
+            return _run_owned(job, storage, mine, stop, listen, append=append, warm=warm)
         _tidy(storage)
         try:
-            return _run_owned(job, storage, mine, stop, listen, append=append)
+            return _run_owned(job, storage, mine, stop, listen, append=append, warm=warm)
         except ConfigError:
             # Still the owner: nobody else's traces are among these.
             if not existed and isinstance(storage, LocalStorage):
@@ -116,12 +123,20 @@ def _run_owned(
     again: dict[int, Again] | None = None,
     *,
     append: bool = False,
+    warm: WarmFleet | None = None,
 ) -> Summary:
     opened = open_run(job, storage, token=token, is_retry=again is not None, append=append)
     if opened.words.job.validate_.strict and opened.is_new:
         refuse_bad_rows(opened)
     worker = Worker(
-        opened, storage, name=worker_name(), token=token, stop=stop, listen=listen, again=again
+        opened,
+        storage,
+        name=worker_name(),
+        token=token,
+        stop=stop,
+        listen=listen,
+        again=again,
+        warm=warm,
     )
     output = opened.words.job.output
     pays = again is None and worker.has_work and not opened.cut.additions

@@ -363,7 +363,13 @@ def new_token() -> str:
 def stations_of(opened: Opened) -> Stations:
     """The stations of an opened run, fresh: they remember the ids they saw."""
     words = opened.words
-    return Stations(words.job, recipe=words.recipe, measure=words.measure, places=opened.places)
+    return Stations(
+        words.job,
+        limits=words.limits,
+        recipe=words.recipe,
+        measure=words.measure,
+        places=opened.places,
+    )
 
 
 def check_input(opened: Opened, tasks: list[int]) -> None:

@@ -8,22 +8,20 @@ Knows nothing of: how a run is opened or published.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
-import tempfile
-import threading
 import time
-from pathlib import Path
+from itertools import chain
 
-from rowmill import rundir
-from rowmill.engines.supervise import Supervisor
-from rowmill.errors import InputChanged, StorageError
+from rowmill.engines.warm import WarmFleet
+from rowmill.errors import InputChanged
 from rowmill.eventlog import EventLog
-from rowmill.events import Listener, Note, Progress
+from rowmill.events import Listener, Note
+from rowmill.executors.asking import Asking
 from rowmill.executors.claims import Claims
+from rowmill.executors.firstrows import check_first_rows
 from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
 from rowmill.executors.stopping import Stop
+from rowmill.executors.telling import progress_event
 from rowmill.feed import Feed
 from rowmill.flow import Buffer, Keeper, drain, fill
 from rowmill.journal import Again, Counts
@@ -57,8 +55,14 @@ class Worker:
         stop: Stop,
         listen: Listener | None,
         again: dict[int, Again] | None = None,
+        warm: WarmFleet | None = None,
     ) -> None:
-        """Prepare the work; `again` names the tasks whose failed rows are asked once more, and no others are done."""
+        """Prepare the work.
+
+        Args:
+            again: the tasks whose failed rows are asked once more, and no others are done.
+            warm: engines that are open already, and stay so.
+        """
         job = opened.words.job
         self._opened, self._storage, self._name = opened, storage, name
         self._job, self._stop, self._listen = job, stop, listen
@@ -68,17 +72,14 @@ class Worker:
         self._feed = Feed(opened.words.limits, prove_rows=job.run.max_failed_after)
         self._valid: Buffer[Valid] = Buffer(MAX_VALID)
         self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES + AHEAD_BYTES)
-        self._supervisor: Supervisor | None = None
-        self._engine_log = Path()
-        self._receiver: threading.Thread | None = None
-        self._receive_error: BaseException | None = None
+        self._asking = Asking(job.engine, storage, self._feed, put=self._tasks.put, warm=warm)
         self._claims = Claims(storage, self._leases, self._tasks, opened, again)
         self._resumed = self._claims.resumed
         self.total = opened.cut.num_lines
         """Rows of the run as far as known: lines, less the blank ones met."""
         self._log = EventLog(storage, name)
         self._began = self._checkpoint_at = self._told_at = time.monotonic()
-        self.seconds = self.engine_start_s = 0.0
+        self.seconds = 0.0
         self._entered = self._rejected = 0
         """Rows of windows handed over so far, and those of them that fell out before the engine."""
         self._is_checked = False
@@ -100,7 +101,7 @@ class Worker:
                 self._has_enough, lambda: self._is_over or bool(self._stop)
             )
             fill(self._valid, self._stations.validated(claims), _one, name="rowmill-read")
-            planned = map(self._stations.planned, drain(self._valid))
+            planned = chain.from_iterable(map(self._stations.planned, drain(self._valid)))
             fill(self._buffer, planned, _bytes_of, name="rowmill-measure")
             keeper = None
             try:
@@ -112,13 +113,18 @@ class Worker:
                 self._is_over = True
                 self._valid.close()
                 self._buffer.close()
-                self._close_engine()
+                self._asking.close()
                 if keeper is not None:
                     keeper.stop()
                 is_other_input = isinstance(sys.exception(), InputChanged)
                 self._tasks.discard() if is_other_input else self._tasks.close()
                 self._log.close()
                 self.seconds = time.monotonic() - self._began - self.engine_start_s
+
+    @property
+    def engine_start_s(self) -> float:
+        """How long the engines took to start."""
+        return self._asking.start_s
 
     @property
     def has_work(self) -> bool:
@@ -153,6 +159,9 @@ class Worker:
             DuplicateIds: ids repeat among them.
         """
         stations, wanted = self._stations, self._job.validate_.first_rows
+        if self._opened.words.limits.starts_slowly:
+            self._start_early()
+            return
         while not self._stop and not self._buffer.wait(
             lambda: stations.num_read >= wanted or self._buffer.weight >= LOOKAHEAD_BYTES,
             TICK_S,
@@ -162,7 +171,21 @@ class Worker:
             stations.check_duplicates()
             stations.check_any_asked()
             start_run(self._opened, self._storage)
-        stations.duplicates.clear()
+        self._checked()
+
+    def _start_early(self) -> None:
+        """Start an engine that takes long while rows are tokenised: the first rows are checked apart from that."""
+        num_good = check_first_rows(
+            self._opened, list(self._claims.todo), lambda: bool(self._stop)
+        )
+        if self._opened.is_new:
+            start_run(self._opened, self._storage)
+        if num_good and not self._stop:
+            self._asking.start()
+        self._checked()
+
+    def _checked(self) -> None:
+        self._stations.duplicates.clear()
         self._is_checked = True
         self._tell_plan()
 
@@ -210,17 +233,14 @@ class Worker:
                 return False
         if self._must_end(keeper):
             return False
-        engine = self._supervisor or self._start_engine()
-        self._feed.sent(len(batch), len(batch.ids))
-        engine.submit(batch)
+        self._asking.ask(batch)
+        self._buffer.bound(AHEAD_BYTES)
         return True
 
     def _ask_again(self) -> None:
         """Ask rows that were to copy one that failed in passing."""
-        while self._tasks.again and self._supervisor is not None:
-            batch = self._tasks.again.popleft()
-            self._feed.sent(len(batch), len(batch.ids))
-            self._supervisor.submit(batch)
+        while self._tasks.again and self._asking.is_on:
+            self._asking.ask(self._tasks.again.popleft())
 
     def _settle(self, keeper: Keeper) -> None:
         """Wait for what is in flight: to the end, or as long as a drain may take."""
@@ -258,7 +278,7 @@ class Worker:
         return bool(self._stop)
 
     def _raise_errors(self, keeper: Keeper) -> None:
-        for error in (self._receive_error, keeper.error):
+        for error in (self._asking.error, keeper.error):
             if error is not None:
                 raise error
 
@@ -281,53 +301,6 @@ class Worker:
         )
         self._stop.ask(reason, 5)
 
-    # -- the engine ---------------------------------------------------------------------
-
-    def _start_engine(self) -> Supervisor:
-        began = time.monotonic()
-        record = self._storage.path(rundir.engine(os.getpid()))
-        log = record.with_suffix(".log") if record else Path(tempfile.mkdtemp()) / "engine.log"
-        self._engine_log = log
-        supervisor = Supervisor(self._job.engine, record=record, log=log)
-        self._supervisor = supervisor
-        try:
-            limits = supervisor.start()
-        except OSError as error:
-            path = str(error.filename or record or log)
-            raise StorageError(path=path, reason=error.strerror or str(error)) from error
-        self._feed.relimit(limits)
-        self.engine_start_s = time.monotonic() - began
-        self._receiver = threading.Thread(
-            target=self._receive, name="rowmill-receive", daemon=True
-        )
-        self._receiver.start()
-        self._buffer.bound(AHEAD_BYTES)
-        return supervisor
-
-    def _receive(self) -> None:
-        assert self._supervisor is not None
-        try:
-            for outcomes in self._supervisor.outcomes():
-                if len(outcomes):
-                    self._tasks.put(outcomes)
-                    self._feed.answered(len(outcomes))
-        except BaseException as error:
-            self._receive_error = error
-
-    def _close_engine(self) -> None:
-        supervisor = self._supervisor
-        if supervisor is None:
-            return
-        was_healthy = not supervisor.deaths
-        supervisor.close()
-        if self._receiver is None:
-            return
-        self._receiver.join()
-        if was_healthy and self._receive_error is None:
-            # What a healthy engine said is of no use to anybody, a file each start would be in the way.
-            with contextlib.suppress(OSError):
-                self._engine_log.unlink(missing_ok=True)
-
     # -- keeping ------------------------------------------------------------------------
 
     def _keep(self) -> None:
@@ -348,17 +321,11 @@ class Worker:
         if now - self._told_at < GAUGE_S:
             return
         self._told_at = now
-        counts = self._tasks.counts
-        event = Progress(
-            done=self._resumed.done + counts.done,
-            ok=self._resumed.ok + counts.ok,
-            failed=self._resumed.failed + counts.failed,
+        event = progress_event(
+            self._resumed,
+            self._tasks.counts,
             total=self.total,
-            in_flight=self._feed.in_flight,
-            prompt_tokens=counts.prompt_tokens,
-            output_tokens=counts.output_tokens,
             seconds=now - self._began - self.engine_start_s,
-            resumed=self._resumed.done,
             queues=self._queues(),
         )
         self._log.add(event)
@@ -367,12 +334,11 @@ class Worker:
 
     def _queues(self) -> dict[str, int]:
         """What waits between stations: the fullest one names the bottleneck behind it."""
-        gauge = self._supervisor.gauge if self._supervisor is not None else None
         return {
             "planned_bytes": int(self._buffer.weight),
             "in_flight_target": self._feed.target_rows,
             "in_flight": self._feed.in_flight,
-            "child_waiting_batches": gauge.waiting if gauge is not None else 0,
+            "child_waiting_batches": sum(gauge.waiting for gauge in self._asking.gauges),
             "copies_waiting": self._tasks.num_waiting_copies,
         }
 

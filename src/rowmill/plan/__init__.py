@@ -1,4 +1,6 @@
-"""Prompts -> Plan: the whole policy on one page. The plan is a value: pure, printable, testable without a GPU.
+"""Requests -> their order; Prompts -> Plan. The plan is a value: pure, printable, testable without a GPU.
+
+A window is arranged by its texts (arrange.py), measured in that order piece by piece, and each piece is planned.
 
 Promises: every row of the window is in exactly one group or is a copy of one that is; groups keep the order
 they are to be fed in; a `leader` group is named by the groups that wait for it; the same window gives the same plan.
@@ -13,10 +15,12 @@ from collections.abc import Iterator
 import msgspec
 
 from rowmill.config import PlanConfig
-from rowmill.plan.duplicates import Lever, find_copies
+from rowmill.plan.arrange import Arranged, arrange
+from rowmill.plan.duplicates import find_copies
+from rowmill.plan.levers import Lever
 from rowmill.rows import Prompts
 
-__all__ = ["Group", "Lever", "Plan", "plan"]
+__all__ = ["Arranged", "Group", "Lever", "Plan", "arrange", "plan"]
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -56,14 +60,11 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(prompts: Prompts, config: PlanConfig) -> Plan:
-    """Order one window of prompts: file order, equal greedy rows asked once."""
+    """Plan prompts that stand in the order they are to be asked: equal greedy rows are asked once."""
     copies, lever = find_copies(prompts, config.duplicates)
     rows: range | list[int] = range(len(prompts))
     if copies:
         dropped = {key for keys in copies.values() for key in keys}
         rows = [i for i, key in enumerate(prompts.keys) if key not in dropped]
     groups = [Group(rows=rows)] if len(rows) else []
-    order = Lever(
-        name="order", is_used=False, reason='`plan.order = "file"`: as the rows stand'
-    )
-    return Plan(prompts=prompts, groups=groups, copies=copies, levers=[order, lever])
+    return Plan(prompts=prompts, groups=groups, copies=copies, levers=[lever])

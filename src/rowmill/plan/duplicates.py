@@ -11,20 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal
 
-import msgspec
 import xxhash
 
+from rowmill.plan.levers import Lever
 from rowmill.rows import Prompts
-
-
-class Lever(msgspec.Struct, frozen=True):
-    """One way to save work: whether its predicate holds here, and what it is expected to bring."""
-
-    name: str
-    is_used: bool
-    reason: str
-    saved_rows: int = 0
-    saved_tokens: int = 0
 
 
 def find_copies(

@@ -1,0 +1,263 @@
+"""Prompts -> Outcomes, by several engines side by side: replicas of one model, on one GPU or on several.
+
+Promises: every row submitted comes back as exactly one outcome, also when a replica cannot be started again:
+its rows go to the others; work is shared by tokens left, so that replicas end together.
+Knows nothing of: where a replica computes (its environment says that), what becomes of outcomes.
+Memory: a number a row in flight. Threads: one a replica receives; with one replica there is none of its own.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from rowmill import errors
+from rowmill.engines.channel import Gauge
+from rowmill.engines.protocol import Replica
+from rowmill.engines.supervise import Supervisor
+from rowmill.outcomes import Outcomes
+from rowmill.rows import Limits, Prompts
+
+DECODE_WEIGHT = 3.0
+"""What a token of an answer costs, in tokens of a prompt: those are computed many at once."""
+FIRST_GUESS_TOKENS = 256
+"""Answers are taken to be so long until some are there."""
+
+
+class _Load:
+    """What one replica has before it, in tokens of a prompt."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._weights: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    def add(self, prompts: Prompts, weights: list[float]) -> None:
+        self._weights.update(zip(prompts.keys, weights, strict=True))
+        self.total += sum(weights)
+
+    def settle(self, outcomes: Outcomes) -> None:
+        take = self._weights.pop
+        self.total -= sum([take(key, 0.0) for key in outcomes.keys.tolist()])
+
+
+class Fleet:
+    """Several supervised engines, as one."""
+
+    def __init__(
+        self, replicas: Sequence[Replica], *, log: Path, record: Path | None = None
+    ) -> None:
+        self._supervisors = [
+            Supervisor(
+                replica.engine,
+                environment=replica.environment,
+                log=_numbered(log, i),
+                record=_numbered(record, i) if record else None,
+            )
+            for i, replica in enumerate(replicas)
+        ]
+        self._living = list(range(len(replicas)))
+        self._loads = [_Load() for _ in replicas]
+        self._guess = _Guess()
+        self._changing = threading.Lock()
+        self._is_finished = False
+        self._closing = threading.Event()
+        self.logs = [_numbered(log, i) for i in range(len(replicas))]
+
+    @property
+    def deaths(self) -> int:
+        """Times an engine died after it was ready."""
+        return sum(one.deaths for one in self._supervisors)
+
+    @property
+    def gauges(self) -> list[Gauge]:
+        """What the children last said of themselves."""
+        return [one.gauge for one in self._supervisors if one.gauge is not None]
+
+    def start(self) -> Limits:
+        """Start all replicas at once.
+
+        Returns: what they can do together.
+
+        Raises:
+            ConfigError: settings, model or library are not as they should be.
+            EngineDied: one cannot be started.
+        """
+        if len(self._supervisors) == 1:
+            return self._supervisors[0].start()
+        with ThreadPoolExecutor(len(self._supervisors)) as pool:
+            starts = [pool.submit(one.start) for one in self._supervisors]
+            failures = [e for e in (start.exception() for start in starts) if e is not None]
+        if failures:
+            self.close()
+            raise failures[0]
+        return together([start.result() for start in starts])
+
+    def submit(self, prompts: Prompts) -> None:
+        """Give rows to the replicas, each piece to the one with the least before it."""
+        if len(self._supervisors) == 1:
+            self._supervisors[0].submit(prompts)
+            return
+        for piece in cut_evenly(prompts, len(self._living)):
+            with self._changing:
+                chosen = min(self._living, key=lambda i: self._loads[i].total)
+                self._loads[chosen].add(piece, self._guess.weights(piece))
+                # Under the lock: a replica that is given up must not get rows after its own were taken out.
+                self._supervisors[chosen].submit(piece)
+
+    def finish(self) -> None:
+        """Say that no more rows will be submitted: `outcomes` ends when all are answered."""
+        if len(self._supervisors) == 1:
+            self._supervisors[0].finish()
+            return
+        with self._changing:
+            self._is_finished = True
+            self._say_end()
+
+    def _say_end(self) -> None:
+        """Only once all is answered: until then a replica may have to take the rows of another; under the lock."""
+        if self._is_finished and not any(map(len, self._loads)):
+            for i in self._living:
+                self._supervisors[i].finish()
+
+    def outcomes(self) -> Iterator[Outcomes]:
+        """Outcomes as they come, in any order, until all is answered.
+
+        Raises:
+            EngineDied: no replica is left.
+        """
+        if len(self._supervisors) == 1:
+            yield from self._supervisors[0].outcomes()
+            return
+        arrived: queue.SimpleQueue[tuple[int, Outcomes | BaseException | None]] = (
+            queue.SimpleQueue()
+        )
+        for i in range(len(self._supervisors)):
+            threading.Thread(
+                target=self._receive, args=(i, arrived), name=f"replica-{i}", daemon=True
+            ).start()
+        num_open = len(self._supervisors)
+        while num_open:
+            i, found = arrived.get()
+            if isinstance(found, Outcomes):
+                with self._changing:
+                    self._loads[i].settle(found)
+                    self._guess.learn(found)
+                yield found
+                with self._changing:
+                    self._say_end()
+                continue
+            num_open -= 1
+            if found is not None:
+                self._give_up(i, found)
+
+    def close(self) -> None:
+        """End all engines and all they started; what is in flight is forgotten."""
+        self._closing.set()
+        with ThreadPoolExecutor(len(self._supervisors)) as pool:
+            list(pool.map(Supervisor.close, self._supervisors))
+
+    def _receive(
+        self, i: int, arrived: queue.SimpleQueue[tuple[int, Outcomes | BaseException | None]]
+    ) -> None:
+        try:
+            for outcomes in self._supervisors[i].outcomes():
+                arrived.put((i, outcomes))
+        # Raised again, or its rows given to others, by the thread that iterates.
+        except BaseException as error:
+            arrived.put((i, error))
+        else:
+            arrived.put((i, None))
+
+    def _give_up(self, i: int, error: BaseException) -> None:
+        """Go on without a replica; its rows go to the others."""
+        with self._changing:
+            if self._closing.is_set():
+                return
+            self._living.remove(i)
+            if not isinstance(error, errors.EngineDied) or not self._living:
+                raise error
+            rows = self._supervisors[i].abandon()
+            self._loads[i] = _Load()
+            for prompts in rows:
+                chosen = min(self._living, key=lambda k: self._loads[k].total)
+                self._loads[chosen].add(prompts, self._guess.weights(prompts))
+                self._supervisors[chosen].submit(prompts)
+            self._say_end()
+
+
+class _Guess:
+    """How long answers are, learnt as they come."""
+
+    def __init__(self) -> None:
+        self._rows = self._tokens = 0
+
+    def learn(self, outcomes: Outcomes) -> None:
+        self._rows += len(outcomes)
+        self._tokens += int(outcomes.tokens[2].sum())
+
+    def weights(self, prompts: Prompts) -> list[float]:
+        """What each row will cost, in tokens of a prompt."""
+        mean = self._tokens / self._rows if self._rows else FIRST_GUESS_TOKENS
+        lengths = np.diff(prompts.stops, prepend=0).tolist()
+        exact = [sampling.ignore_eos for sampling in prompts.samplings]
+        weights = []
+        for length, most, which in zip(
+            lengths, prompts.max_tokens, prompts.sampling_of, strict=True
+        ):
+            expected = most if most and (exact[which] or most < mean) else mean
+            weights.append(length + DECODE_WEIGHT * expected)
+        return weights
+
+
+def together(limits: Sequence[Limits]) -> Limits:
+    """What replicas can do as one."""
+    pools = [one.kv_tokens for one in limits]
+    return msgspec.structs.replace(
+        limits[0],
+        seats=sum(one.seats for one in limits),
+        kv_tokens=sum(pools) if all(pools) else 0,
+        max_model_tokens=min(one.max_model_tokens for one in limits),
+    )
+
+
+def cut_evenly(prompts: Prompts, number: int) -> Iterator[Prompts]:
+    """About `number` equal pieces of neighbours, cut where neighbours share least: each replica pays for a prefix anew."""
+    rows = len(prompts)
+    size = max(1, -(-rows // max(number, 1)))
+    slack = size // 4
+    starts = prompts.starts()
+    begin = 0
+    while rows - begin > size + slack:
+        middle = begin + size
+        at = min(
+            range(middle - slack, middle + slack + 1),
+            key=lambda i: (_shared(prompts, starts, i), abs(i - middle)),
+        )
+        yield prompts.slice(begin, at)
+        begin = at
+    if begin < rows:
+        yield prompts.slice(begin, rows)
+
+
+def _shared(prompts: Prompts, starts: npt.NDArray[np.int64], i: int) -> int:
+    """Tokens that row i begins with like the one before it."""
+    left = prompts.ids[starts[i - 1] : prompts.stops[i - 1]]
+    right = prompts.ids[starts[i] : prompts.stops[i]]
+    shortest = min(len(left), len(right))
+    differs = np.flatnonzero(left[:shortest] != right[:shortest])
+    return int(differs[0]) if len(differs) else shortest
+
+
+def _numbered(path: Path, i: int) -> Path:
+    """A file of its own for each replica; the first has the name itself."""
+    return path.with_name(f"{path.stem}-{i}{path.suffix}") if i else path

@@ -1,0 +1,165 @@
+"""How many vLLM engines work side by side, and on which GPUs.
+
+Promises: a replica a group of `tensor x pipeline parallel` GPUs at least; several on one GPU only where the processor
+beside it, not the GPU, would be the limit, where they fit, and where nothing pinned speaks against it.
+Knows nothing of: vLLM itself.
+Source: FACTS 1: with a 0.5B model four engines on one H200 did 3.5 times the rows of one; the GPU needed 2 ms of each
+11 ms step. Each needs its KV bytes given, for the memory check at start looks at the whole GPU otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rowmill import errors
+from rowmill.config import EngineConfig
+from rowmill.engines.protocol import Placement, Replica
+from rowmill.size import Budget, Gpu, find_gpus, pool_bytes, read_shape, step_times
+from rowmill.size.shape import ModelShape
+
+MEMORY_SHARE = 0.92
+"""vLLM's own default since the memory of CUDA graphs is profiled."""
+SEATS, STEP_TOKENS = 1024, 16384
+"""vLLM's own defaults of its offline class on GPUs of 70 GiB and more; smaller ones get 256 and 8,192."""
+SMALL_SEATS, SMALL_STEP_TOKENS = 256, 8192
+LARGE_GPU_BYTES = 70 << 30
+CORES_A_REPLICA = 2.5
+"""One for the scheduler, one for the front end, and some of both for tokenising."""
+MIN_POOL_ROWS = 64
+"""A replica whose KV cache holds fewer rows than this is not worth its weights."""
+TYPICAL_TOKENS = 300
+MIN_SEATS = 128
+
+
+def place(engine: EngineConfig) -> Placement:
+    """Replicas for the GPUs this process may use; one engine where there are none.
+
+    Raises:
+        ConfigError: more GPUs are asked for than there are.
+    """
+    options = engine.options
+    gpus = find_gpus()
+    if not gpus:
+        return Placement([Replica(_without_replicas(engine))])
+    width = int(options.get("tensor_parallel_size") or 1) * int(
+        options.get("pipeline_parallel_size") or 1
+    )
+    if width > len(gpus):
+        reason = (
+            f"tensor x pipeline parallel is {width}, and this process may use {len(gpus)} GPUs;"
+            " lower `engine.tensor_parallel_size`"
+        )
+        raise errors.ConfigError(reason=reason)
+    groups = [gpus[i : i + width] for i in range(0, len(gpus) - width + 1, width)]
+    number, reason = _number_a_group(engine, groups[0], num_groups=len(groups))
+    replicas = [
+        Replica(_shared_engine(engine, group[0], number), _sees(group))
+        for group in groups
+        for _ in range(number)
+    ]
+    return Placement(replicas, reason=reason)
+
+
+def step_budget(options: Mapping[str, Any], gpu: Gpu, seats: int | None) -> Budget:
+    """What vLLM will be told, defaults filled in as vLLM does."""
+    is_large = gpu.memory_bytes >= LARGE_GPU_BYTES and "A100" not in gpu.name
+    return Budget(
+        memory_share=float(options.get("gpu_memory_utilization") or MEMORY_SHARE),
+        seats=seats or (SEATS if is_large else SMALL_SEATS),
+        step_tokens=int(
+            options.get("max_num_batched_tokens")
+            or (STEP_TOKENS if is_large else SMALL_STEP_TOKENS)
+        ),
+        dtype=_named(options, "dtype"),
+        quantization=str(options.get("quantization") or ""),
+        kv_dtype=_named(options, "kv_cache_dtype"),
+        tensor_parallel=int(options.get("tensor_parallel_size") or 1),
+    )
+
+
+def _named(options: Mapping[str, Any], name: str) -> str:
+    value = str(options.get(name) or "")
+    return "" if value == "auto" else value
+
+
+def _number_a_group(
+    engine: EngineConfig, group: list[Gpu], *, num_groups: int
+) -> tuple[int, str]:
+    """Replicas on each group of GPUs, and why so many."""
+    options = engine.options
+    asked = options.get("replicas", "auto")
+    if asked != "auto":
+        return max(1, int(asked) // num_groups), f"{asked}: given"
+    if len(group) > 1:
+        return 1, f"one for each {len(group)} GPUs: tensor or pipeline parallel"
+    pinned = [name for name in PINS if options.get(name) is not None]
+    if pinned:
+        return (
+            1,
+            f"one a GPU: `engine.{pinned[0]}` is for one engine that has the GPU to itself",
+        )
+    shape = read_shape(engine.model)
+    if shape is None:
+        return 1, "one a GPU: the model's shape is not known before it is loaded"
+    return number_for(
+        shape, group[0], step_budget(options, group[0], engine.seats), _cores() / num_groups
+    )
+
+
+PINS = ("num_gpu_blocks_override", "kv_cache_memory_bytes", "gpu_memory_utilization")
+"""Settings that are made for one engine on a GPU."""
+
+
+def number_for(shape: ModelShape, gpu: Gpu, budget: Budget, cores: float) -> tuple[int, str]:
+    """Replicas of one model on one GPU, and why so many."""
+    times = step_times(shape, gpu, rows=budget.seats, context=TYPICAL_TOKENS)
+    if times is None:
+        return 1, f"one a GPU: the rates of `{gpu.name}` are not known"
+    on_gpu, beside = times
+    told = f"a step of {budget.seats:,} rows takes {on_gpu * 1e3:.1f} ms on the GPU, {beside * 1e3:.1f} ms beside it"
+    wanted = round(beside / on_gpu)
+    if wanted <= 1:
+        return 1, f"one a GPU: {told}"
+    by_cores = max(1, int(cores / CORES_A_REPLICA))
+    number = min(wanted, by_cores)
+    needed = MIN_POOL_ROWS * TYPICAL_TOKENS * shape.kv_bytes(kv_dtype=budget.kv_dtype)
+    while number > 1 and pool_bytes(shape, gpu, budget, replicas=number) < needed:
+        number -= 1
+    limit = f", and {cores:.0f} cores feed {by_cores}" if by_cores < wanted else ""
+    return number, f"{number} a GPU: {told}{limit}"
+
+
+def _shared_engine(engine: EngineConfig, gpu: Gpu, number: int) -> EngineConfig:
+    """The settings of one of `number` replicas of a GPU."""
+    alone = _without_replicas(engine)
+    shape = read_shape(engine.model)
+    if number == 1 or shape is None:
+        return alone
+    budget = step_budget(engine.options, gpu, engine.seats)
+    seats = engine.seats or max(MIN_SEATS, budget.seats // number)
+    budget = msgspec.structs.replace(budget, seats=seats)
+    share = {
+        "kv_cache_memory_bytes": pool_bytes(shape, gpu, budget, replicas=number),
+        # Looked at once, at the start: so much must be free then.
+        "gpu_memory_utilization": round(0.9 * budget.memory_share / number, 3),
+        "seats": seats,
+    }
+    return EngineConfig.model_validate({**alone.model_dump(), **share})
+
+
+def _without_replicas(engine: EngineConfig) -> EngineConfig:
+    tree = engine.model_dump()
+    tree.pop("replicas", None)
+    return EngineConfig.model_validate(tree)
+
+
+def _sees(group: list[Gpu]) -> dict[str, str]:
+    return {"CUDA_VISIBLE_DEVICES": ",".join(str(gpu.index) for gpu in group)}
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))

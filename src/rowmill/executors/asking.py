@@ -1,0 +1,126 @@
+"""The engines of one worker: started when the first row is there, given rows, listened to, ended.
+
+Promises: rows are counted in and out of the feed; what went wrong while listening is kept for the thread that feeds.
+Knows nothing of: tasks, windows, when to stop.
+Threads: one submits; a receiver of its own takes outcomes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rowmill import rundir
+from rowmill.config import EngineConfig
+from rowmill.engines import place
+from rowmill.engines.channel import Gauge
+from rowmill.engines.fleet import Fleet
+from rowmill.engines.warm import WarmFleet
+from rowmill.errors import StorageError
+from rowmill.feed import Feed
+from rowmill.outcomes import Outcomes
+from rowmill.rows import Prompts
+from rowmill.storage import Storage
+
+
+class Asking:
+    """See the module."""
+
+    def __init__(
+        self,
+        engine: EngineConfig,
+        storage: Storage,
+        feed: Feed,
+        *,
+        put: Callable[[Outcomes], None],
+        warm: WarmFleet | None = None,
+    ) -> None:
+        """Engines of these settings, not started.
+
+        Args:
+            storage: where their process groups are noted, so that orphans are found.
+            put: takes outcomes, in the receiver's thread.
+            warm: engines that are open already, and stay so.
+        """
+        self._engine, self._storage, self._feed = engine, storage, feed
+        self._put, self._warm = put, warm
+        self._fleet: Fleet | WarmFleet | None = None
+        self._receiver: threading.Thread | None = None
+        self.error: BaseException | None = None
+        """What ended the receiver."""
+        self.start_s = 0.0
+        """How long the start took."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the engines were started."""
+        return self._fleet is not None
+
+    @property
+    def gauges(self) -> list[Gauge]:
+        """What the engines last said of themselves."""
+        return self._fleet.gauges if self._fleet is not None else []
+
+    def start(self) -> None:
+        """Start the engines, once.
+
+        Raises:
+            ConfigError: settings, model or library are not as they should be.
+            EngineDied: they cannot be started.
+        """
+        if self._fleet is not None:
+            return
+        began = time.monotonic()
+        record = self._storage.path(rundir.engine(os.getpid()))
+        log = record.with_suffix(".log") if record else Path(tempfile.mkdtemp()) / "engine.log"
+        fleet = self._warm or Fleet(place(self._engine).replicas, record=record, log=log)
+        self._fleet = fleet
+        try:
+            limits = fleet.start()
+        except OSError as error:
+            path = str(error.filename or record or log)
+            raise StorageError(path=path, reason=error.strerror or str(error)) from error
+        self._feed.relimit(limits)
+        self.start_s = time.monotonic() - began
+        self._receiver = threading.Thread(
+            target=self._receive, name="rowmill-receive", daemon=True
+        )
+        self._receiver.start()
+
+    def ask(self, batch: Prompts) -> None:
+        """Give rows to the engines, which are started if need be."""
+        self.start()
+        assert self._fleet is not None
+        self._feed.sent(len(batch), len(batch.ids))
+        self._fleet.submit(batch)
+
+    def close(self) -> None:
+        """End the engines; what is in flight is forgotten."""
+        fleet = self._fleet
+        if fleet is None:
+            return
+        was_healthy = not fleet.deaths
+        fleet.close()
+        if self._receiver is None:
+            return
+        self._receiver.join()
+        if was_healthy and self.error is None:
+            # What a healthy engine said is of no use to anybody, a file each start would be in the way.
+            for log in fleet.logs:
+                with contextlib.suppress(OSError):
+                    log.unlink(missing_ok=True)
+
+    def _receive(self) -> None:
+        assert self._fleet is not None
+        try:
+            for outcomes in self._fleet.outcomes():
+                if len(outcomes):
+                    self._put(outcomes)
+                    self._feed.answered(len(outcomes))
+        except BaseException as error:
+            self.error = error

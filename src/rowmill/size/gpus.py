@@ -1,0 +1,92 @@
+"""GPUs of this machine, or of a table.
+
+Promises: asks the driver's own tool, never a library that would take memory on the GPU; no tool, no GPUs.
+Knows nothing of: who uses them.
+Source: rates are those measured where FACTS has them (H200: 790 TFLOP/s bf16, 4.3 TB/s), else makers' dense figures
+times 0.75 and bandwidths times 0.85; memory as the driver tells it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import msgspec
+
+_QUERY = [
+    "nvidia-smi",
+    "--query-gpu=index,name,memory.total,memory.used",
+    "--format=csv,noheader,nounits",
+]
+_PATIENCE_S = 20.0
+GIB = 1 << 30
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One GPU."""
+
+    index: int
+    name: str
+    memory_bytes: int
+    used_bytes: int = 0
+    flops: float = 0.0
+    """bf16 operations a second that large products reach."""
+    bandwidth: float = 0.0
+    """Bytes a second from its memory."""
+
+
+TABLE = {
+    "T4": (15, 48e12, 0.27e12),
+    "L4": (22, 90e12, 0.25e12),
+    "A10": (22, 94e12, 0.51e12),
+    "L40S": (44, 270e12, 0.73e12),
+    "RTX 4090": (23, 124e12, 0.86e12),
+    "A100-40": (39, 234e12, 1.32e12),
+    "A100-80": (79, 234e12, 1.73e12),
+    "H100": (79, 740e12, 2.85e12),
+    "H200": (139, 790e12, 4.3e12),
+    "B200": (178, 1690e12, 6.8e12),
+}
+"""Name -> GiB, bf16 operations a second, bytes a second."""
+
+
+def find_gpus() -> list[Gpu]:
+    """The GPUs this process may use, in the driver's order; empty where there are none."""
+    try:
+        found = subprocess.run(_QUERY, capture_output=True, check=True, timeout=_PATIENCE_S)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    gpus = parse_query(found.stdout.decode(errors="replace"))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return gpus
+    wanted = [word.strip() for word in visible.split(",") if word.strip()]
+    by_index = {str(gpu.index): gpu for gpu in gpus}
+    return [by_index[word] for word in wanted if word in by_index]
+
+
+def parse_query(text: str) -> list[Gpu]:
+    """What the driver's tool printed; lines that are no GPUs are left out."""
+    gpus = []
+    for line in text.splitlines():
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) == 4 and all(part.isdecimal() for part in (parts[0], *parts[2:])):
+            memory = int(parts[2]) << 20
+            flops, bandwidth = rates_of(parts[1], memory)
+            gpus.append(
+                Gpu(int(parts[0]), parts[1], memory, int(parts[3]) << 20, flops, bandwidth)
+            )
+    return gpus
+
+
+def rates_of(name: str, memory_bytes: int) -> tuple[float, float]:
+    """(operations, bytes) a second of a GPU by its name; zeros where it is not in the table."""
+    plain = name.upper().replace("-", " ")
+    if "A100" in plain:
+        key = "A100-80" if memory_bytes > 60 * GIB else "A100-40"
+        return TABLE[key][1:]
+    # Longer names first: an L40S is no L4.
+    for key in sorted(TABLE, key=len, reverse=True):
+        if key in plain.split() or key in plain:
+            return TABLE[key][1:]
+    return 0.0, 0.0

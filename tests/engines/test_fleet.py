@@ -1,0 +1,150 @@
+"""Replicas as one engine: each row once, work shared, the rows of a lost one given to the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowmill import errors
+from rowmill.config import EngineConfig
+from rowmill.engines.fleet import Fleet, cut_evenly, together
+from rowmill.engines.protocol import Replica
+from rowmill.rows import Limits, Outcome
+from tests.engines.rows_of import byte_prompts
+
+ROWS = 600
+
+
+@contextmanager
+def running(tmp_path: Path, *engines: dict[str, Any]) -> Iterator[Fleet]:
+    replicas = [
+        Replica(EngineConfig(name="echo", tokenizer="bytes", **options)) for options in engines
+    ]
+    fleet = Fleet(replicas, log=tmp_path / "engine.log", record=tmp_path / "engine.pid")
+    fleet.start()
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+def ask(fleet: Fleet, rows: int = ROWS, size: int = 50) -> None:
+    for first in range(0, rows, size):
+        texts = [f"row number {key}" for key in range(first, first + size)]
+        fleet.submit(byte_prompts(texts, first_key=first))
+    fleet.finish()
+
+
+def collect(fleet: Fleet) -> list[Outcome]:
+    return [outcome for batch in fleet.outcomes() for outcome in batch.unpack()]
+
+
+def started(log: Path) -> Counter[int]:
+    return Counter(map(int, log.read_bytes().split()))
+
+
+def kill(fleet: Fleet, number: int) -> None:
+    process = fleet._supervisors[number]._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def test_every_row_is_answered_once_and_each_replica_has_its_share(tmp_path: Path) -> None:
+    logs = [tmp_path / f"started-{i}" for i in range(3)]
+    with running(tmp_path, *[{"log": str(log), "seats": 8} for log in logs]) as fleet:
+        ask(fleet)
+        outcomes = collect(fleet)
+
+    assert sorted(o.key for o in outcomes) == list(range(ROWS))
+    assert all(o.text == f"row number {o.key}"[-16:] for o in outcomes)
+    counts = [len(started(log)) for log in logs]
+    assert sum(counts) == ROWS
+    assert min(counts) > ROWS / 5
+
+
+def test_a_killed_replica_starts_again_and_no_row_is_lost(tmp_path: Path) -> None:
+    with running(tmp_path, *[{"delay_s": 0.2, "seats": 100}] * 2) as fleet:
+        ask(fleet)
+        threading.Timer(0.3, kill, (fleet, 1)).start()
+        outcomes = collect(fleet)
+
+    assert sorted(o.key for o in outcomes) == list(range(ROWS))
+    assert fleet.deaths == 1
+
+
+def test_rows_of_a_replica_that_cannot_start_again_go_to_the_others(tmp_path: Path) -> None:
+    good = {"delay_s": 0.2, "seats": 50}
+    with running(tmp_path, good, good) as fleet:
+        fleet._supervisors[1]._start = _refuse_to_start  # type: ignore[method-assign]
+        ask(fleet)
+        threading.Timer(0.3, kill, (fleet, 1)).start()
+        outcomes = collect(fleet)
+
+    assert sorted(o.key for o in outcomes) == list(range(ROWS))
+
+
+def _refuse_to_start(**_: object) -> Limits:
+    raise errors.EngineDied(reason="no memory left on its GPU")
+
+
+def test_a_run_ends_when_no_replica_is_left(tmp_path: Path) -> None:
+    with running(tmp_path, *[{"delay_s": 0.2, "seats": 50}] * 2) as fleet:
+        for one in fleet._supervisors:
+            one._start = _refuse_to_start  # type: ignore[method-assign]
+        ask(fleet)
+        threading.Timer(0.1, kill, (fleet, 0)).start()
+        threading.Timer(0.2, kill, (fleet, 1)).start()
+
+        with pytest.raises(errors.EngineDied, match="no memory"):
+            collect(fleet)
+
+
+def test_one_that_cannot_start_ends_the_others(tmp_path: Path) -> None:
+    replicas = [
+        Replica(EngineConfig(name="echo", tokenizer=name)) for name in ("bytes", "/nowhere")
+    ]
+    fleet = Fleet(replicas, log=tmp_path / "engine.log")
+
+    with pytest.raises(errors.RowmillError):
+        fleet.start()
+
+    assert fleet._supervisors[0]._process is None
+
+
+def test_limits_of_replicas_add_up() -> None:
+    one = Limits(seats=8, kv_tokens=100, max_model_tokens=50)
+    other = Limits(seats=4, kv_tokens=60, max_model_tokens=40)
+
+    assert together([one, other]) == Limits(seats=12, kv_tokens=160, max_model_tokens=40)
+    assert together([one, Limits(seats=1)]).kv_tokens == 0
+
+
+@given(st.lists(st.integers(1, 3), min_size=0, max_size=60), st.integers(1, 5))
+def test_pieces_are_the_rows_in_order(groups: list[int], number: int) -> None:
+    texts = [
+        f"group {g:03d} of rows, {i}" for g, size in enumerate(groups) for i in range(size)
+    ]
+    prompts = byte_prompts(texts)
+    pieces = list(cut_evenly(prompts, number))
+
+    assert [key for piece in pieces for key in piece.keys] == prompts.keys
+    assert len(pieces) <= number + 1
+    assert all(map(len, pieces))
+
+
+def test_a_cut_keeps_rows_of_one_prefix_together() -> None:
+    texts = [f"{'abcdefgh'[g]}{'=' * 50} {i}" for g in range(8) for i in range(10)]
+    pieces = list(cut_evenly(byte_prompts(texts), 3))
+
+    assert all(len(piece) % 10 == 0 for piece in pieces)
+    assert len(pieces) == 3

@@ -1,0 +1,127 @@
+"""Sizes against what vLLM told at its starts, and against published figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rowmill.size import Budget, Gpu, read_shape, step_times
+from rowmill.size.gpus import parse_query, rates_of
+from rowmill.size.pool import pool_tokens
+from rowmill.size.shape import ModelShape, shape_of
+
+QWEN: dict[str, object] = {
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "hidden_size": 3584,
+    "vocab_size": 152064,
+}
+QWEN |= {"intermediate_size": 18944, "num_hidden_layers": 28, "tie_word_embeddings": False}
+QWEN |= {"torch_dtype": "bfloat16", "max_position_embeddings": 32768}
+H200 = Gpu(0, "NVIDIA H200", 143_771 << 20, 0, *rates_of("NVIDIA H200", 143_771 << 20))
+
+
+def qwen_7b() -> ModelShape:
+    shape = shape_of(QWEN)
+    assert shape is not None
+    return shape
+
+
+@pytest.mark.parametrize(
+    ("seats", "step_tokens", "quantization", "told"),
+    [(1024, 16384, "", 2_096_192), (128, 2048, "", 2_116_976), (1024, 16384, "fp8", 2_209_088)],
+)
+def test_the_pool_is_what_vllm_tells(
+    seats: int, step_tokens: int, quantization: str, told: int
+) -> None:
+    budget = Budget(0.92, seats, step_tokens, quantization=quantization)
+    found = pool_tokens(qwen_7b(), H200, budget)
+
+    assert abs(found - told) / told < 0.02
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 57_344),
+        ({"num_key_value_heads": 2, "num_hidden_layers": 24, "head_dim": 64}, 12_288),
+        ({"num_hidden_layers": 28, "num_key_value_heads": 8, "head_dim": 128}, 114_688),
+        ({"num_hidden_layers": 61, "kv_lora_rank": 512, "qk_rope_head_dim": 64}, 70_272),
+    ],
+)
+def test_kv_bytes_a_token_count_grouped_queries(
+    changes: dict[str, object], expected: int
+) -> None:
+    shape = shape_of({**QWEN, **changes})
+
+    assert shape is not None
+    assert expected == shape.kv_bytes()
+    assert expected // 2 == shape.kv_bytes(kv_dtype="fp8_e4m3")
+
+
+def test_parameters_are_about_those_published() -> None:
+    assert qwen_7b().params == pytest.approx(7.615e9, rel=0.01)
+    mixtral = shape_of(
+        {
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "hidden_size": 4096,
+            "vocab_size": 32000,
+        }
+        | {"intermediate_size": 14336, "num_hidden_layers": 32, "tie_word_embeddings": False}
+        | {"num_local_experts": 8, "num_experts_per_tok": 2}
+    )
+    assert mixtral is not None
+    assert mixtral.params == pytest.approx(46.7e9, rel=0.01)
+    assert mixtral.active_params + mixtral.embedding_params == pytest.approx(12.9e9, rel=0.01)
+
+
+def test_a_small_model_waits_for_the_processor_and_a_large_one_for_the_gpu() -> None:
+    small = shape_of(
+        {
+            **QWEN,
+            "hidden_size": 896,
+            "intermediate_size": 4864,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 14,
+            "num_key_value_heads": 2,
+            "vocab_size": 151936,
+        }
+    )
+    assert small is not None
+    times = [step_times(shape, H200, rows=1024, context=300) for shape in (small, qwen_7b())]
+
+    assert times[0] is not None
+    assert times[1] is not None
+    assert times[0][0] * 3 < times[0][1]
+    assert times[1][0] > times[1][1]
+    assert step_times(small, Gpu(0, "unheard of", 1 << 34), rows=1, context=1) is None
+
+
+def test_a_model_that_does_not_fit_has_no_pool() -> None:
+    small = Gpu(0, "Tesla T4", 15 << 30)
+
+    assert pool_tokens(qwen_7b(), small, Budget(0.9, 256, 8192)) == 0
+
+
+def test_a_folder_without_a_shape_gives_none(tmp_path: Path) -> None:
+    assert read_shape(tmp_path) is None
+    (tmp_path / "config.json").write_text("[]")
+    assert read_shape(tmp_path) is None
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": "wide"}))
+    assert read_shape(tmp_path) is None
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": QWEN}))
+    assert read_shape(tmp_path) == qwen_7b()
+
+
+def test_the_drivers_lines_are_read() -> None:
+    text = "0, NVIDIA H200, 143771, 4\n1, NVIDIA L40S, 46068, 0\nNo devices were found\n"
+    gpus = parse_query(text)
+
+    assert [(gpu.index, gpu.name) for gpu in gpus] == [(0, "NVIDIA H200"), (1, "NVIDIA L40S")]
+    assert gpus[0].flops == 790e12
+    assert gpus[1].flops == 270e12
+    assert rates_of("NVIDIA L4", 22 << 30)[0] == 90e12
+    assert rates_of("NVIDIA A100-SXM4-80GB", 80 << 30)[1] == 1.73e12
