@@ -32,7 +32,7 @@ OPTIONS = {
     "check": sorted([*JOB_OPTIONS, "--fix", "--sample"]),
     "export": ["--debug", "--json", "--output"],
     "retry": ["--debug", "--json", "--kind", "--set"],
-    "run": sorted([*JOB_OPTIONS, "--join"]),
+    "run": sorted([*JOB_OPTIONS, "--append", "--join"]),
     "status": ["--debug", "--json"],
     "trace": ["--debug", "--json"],
 }
@@ -118,7 +118,6 @@ BAD_JOBS = {
     "engine_text": ("engine = 'echo'", "`engine` is a string; expected a table"),
     "choice": ("[validate]\ntoo_long = 'cut'", "expected one of `error`, `truncate_left`"),
     "exclusive": ("prompt = 'a'\nprompt_jinja = 'b'", "exclude each other"),
-    "stdin": ("source = '-'", "standard input"),
     "unknown_engine": ("[engine]\nname = 'ekko'", "unknown engine `ekko`"),
 }
 

@@ -131,7 +131,6 @@ def test_unknown_engine_is_one_mistake_among_the_others() -> None:
         ),
         ("kind = 'chatt'", "`kind` is `chatt`; expected one of `auto`, `generate`, `chat`"),
         ("source = 5", "`source` holds `5`; expected a string or a list of strings"),
-        ("source = ['-']", "`-` (standard input) is not read in this version"),
         ("source = ['']", "`source` holds an empty string"),
         ("output = 5", "`output` is `5`; expected a string or a table"),
         ("output = '-'", "`-` is no output"),

@@ -208,8 +208,6 @@ def test_polars_and_pyarrow_read_each_part(tmp_path: Path, form: Form) -> None:
             "logprobs": '[{"token":"a","logprob":-0.5,"top":{"a":null}}]',
             "parsed": None,
             "violation": None,
-            "parsed": None,
-            "violation": None,
         }
     ]
 

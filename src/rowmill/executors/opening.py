@@ -16,14 +16,14 @@ import secrets
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from rowmill import engines, registry, rundir
-from rowmill.config import EngineConfig, Job
+from rowmill import engines, rundir
+from rowmill.config import Job
 from rowmill.errors import BadJob, BadOutput, BadSource, ConfigError, InputChanged, RunMismatch
 from rowmill.events import Planned
+from rowmill.executors.identity import identity
 from rowmill.measure import Measure, has_template, open_measure
 from rowmill.pipeline import Stations
 from rowmill.read import Source, open_recorded, open_source, read_spans
@@ -45,9 +45,6 @@ from rowmill.tokens import Tokenizer, open_tokenizer
 from rowmill.validate import Recipe, compile_recipe
 
 VERSIONED = ("rowmill", "msgspec", "tokenizers", "xllamacpp", "aiohttp", "jsonschema-rs")
-EFFORT_TABLES = ("plan", "run", "output")
-EFFORT_ENGINE_FIELDS = frozenset({"seats", "tokenizer", "chat_template"})
-"""Tokenizer and template are in the identity by what is in them, not by where they lie."""
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -184,7 +181,7 @@ def open_run(
     if moved:
         raise _other_input(job, moved)
     if not is_retry:
-        check_same(record.identity, identity(words), job.output.path)
+        check_same(record.identity, identity(words.job, words.measure), job.output.path)
     spool = spool_folder(storage)
     source = open_recorded(
         record.files,
@@ -250,7 +247,7 @@ def new_run(words: Words, source: Source, token: str) -> Opened:
     cut_ = cut(source.shards, num_lines=num_lines, task_rows=job.run.task_rows)
     record = Record(
         token=token,
-        identity=identity(words),
+        identity=identity(words.job, words.measure),
         job=job.model_dump(mode="json", by_alias=True, exclude_defaults=True),
         reasons=reasons(words, cut_),
         versions=versions(),
@@ -283,45 +280,6 @@ def lines_of_rows(source: Source, rows: int) -> int:
             rows -= len(spans)
         lines += shard.num_lines
     return lines
-
-
-def identity(words: Words) -> dict[str, Any]:
-    """Settings that change answers, flat, by dotted key."""
-    job = words.job
-    tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    for table in EFFORT_TABLES:
-        tree.pop(table, None)
-    tree.pop("source", None)
-    engine = tree.pop("engine", {})
-    flat = {
-        f"engine.{key}": value for key, value in engine.items() if is_identity(job.engine, key)
-    }
-    validating = tree.pop("validate", {})
-    for key in ("first_rows", "strict"):
-        validating.pop(key, None)
-    flat |= {f"validate.{key}": value for key, value in validating.items()}
-    flat |= {f"sampling.{key}": value for key, value in tree.pop("sampling", {}).items()}
-    if "engine.model" in flat:
-        flat["engine.model"] = model_identity(job.engine.model)
-    if job.run.limit is not None:
-        flat["run.limit"] = job.run.limit
-    # Which rows clash with result columns depends on it.
-    flat["output.prefix"] = job.output.prefix
-    return {**flat, **tree, **words.measure.identity()}
-
-
-def is_identity(engine: EngineConfig, key: str) -> bool:
-    """Whether an engine setting changes answers: all do, unless the adapter says otherwise."""
-    adapter = registry.load("engines", engines.resolve(engine).name)
-    return key not in EFFORT_ENGINE_FIELDS | getattr(adapter, "EFFORT", frozenset())
-
-
-def model_identity(model: str) -> str:
-    """A local model by name and size, wherever it lies; a served one by its name."""
-    path = Path(model)
-    if path.is_file():
-        return f"{path.name} ({path.stat().st_size} bytes)"
-    return path.name if path.is_dir() else model
 
 
 def reasons(words: Words, cut_: Cut) -> dict[str, str]:
