@@ -52,8 +52,6 @@ SLOW = {
     "docs/recipes.md Take out what is there",
     "docs/recipes.md Run two workers on one output",
 }
-AHEAD = {"docs/recipes_files.md"}
-"""Pages about what is not there yet: their blocks are not run."""
 STORIES = {"docs/journey.md"}
 """Pages whose sections go on from one another."""
 URL = "http://127.0.0.1:8000/v1"
@@ -79,7 +77,7 @@ def blocks_in(text: str) -> list[Block]:
 
 def runnable() -> Iterator[Any]:
     """(page, its blocks) of every section with some that can be run; a story is one section."""
-    for page in [name for name in NAMES if name not in AHEAD]:
+    for page in NAMES:
         text = (ROOT / page).read_text("utf-8")
         is_story = page in STORIES
         for section in [text] if is_story else re.split(r"^## ", text, flags=re.MULTILINE):
@@ -114,7 +112,7 @@ def pattern_of(shown: str) -> re.Pattern[str]:
 
 
 def of_language(language: str) -> Iterator[Block]:
-    pages = [name for name in NAMES if name not in AHEAD]
+    pages = NAMES
     return (block for name in pages for block in blocks(name) if block.language == language)
 
 
@@ -274,26 +272,6 @@ def test_markdown_means_the_same_to_every_reader_of_it(page: str) -> None:
 
     assert lists == []
     assert re.findall(r"\S*__\S*", prose) == []
-
-
-def test_a_mended_copy_is_told_as_the_rules_show(
-    tmp_path: Path, reader: dict[str, str]
-) -> None:
-    section = (ROOT / "docs/rules.md").read_text("utf-8").partition("## Mending files")[2]
-    commands, shown = blocks_in(section)[:2]
-    assert (commands.language, shown.language) == ("sh", "text")
-
-    done = subprocess.run(
-        ["bash", "-euc", commands.text],
-        cwd=tmp_path,
-        env=reader,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-
-    assert done.stdout.startswith(shown.text)
 
 
 def test_readme_is_short_and_shows_code_at_once() -> None:
