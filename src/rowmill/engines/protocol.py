@@ -25,7 +25,11 @@ class Feed(Protocol):
 
 
 class Engine(Protocol):
-    """An open engine."""
+    """An open engine.
+
+    One that counts for itself may have `counters() -> dict`, with the fields of `channel.Gauge` from `running` on;
+    it is asked from another thread than `run`'s.
+    """
 
     limits: Limits
 

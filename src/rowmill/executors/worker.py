@@ -365,15 +365,25 @@ class Worker:
         if self._listen is not None:
             self._listen(event)
 
-    def _queues(self) -> dict[str, int]:
+    def _queues(self) -> dict[str, float]:
         """What waits between stations: the fullest one names the bottleneck behind it."""
         gauge = self._supervisor.gauge if self._supervisor is not None else None
+        counted: dict[str, float] = {}
+        if gauge is not None and (gauge.running or gauge.kv_use or gauge.preemptions):
+            counted = {
+                "engine_running": gauge.running,
+                "engine_waiting": gauge.waiting_rows,
+                "engine_kv_use": gauge.kv_use,
+                "engine_preemptions": gauge.preemptions,
+                "engine_hit_rate": gauge.hit_rate,
+            }
         return {
             "planned_bytes": int(self._buffer.weight),
             "in_flight_target": self._feed.target_rows,
             "in_flight": self._feed.in_flight,
             "child_waiting_batches": gauge.waiting if gauge is not None else 0,
             "copies_waiting": self._tasks.num_waiting_copies,
+            **counted,
         }
 
 
