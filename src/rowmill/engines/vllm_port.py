@@ -21,6 +21,8 @@ from rowmill.engines.vllm_ask import Ended, Row, Sample, needs_text, parameters,
 from rowmill.rows import Sampling
 
 _MAX_KEPT = 4096
+_GRACE_S = 1.0
+"""Before vLLM's processes are killed: nothing of value is in them."""
 _NO_SAMPLE = ("error", "abort")
 
 Died = Callable[[BaseException], errors.EngineDied]
@@ -136,7 +138,7 @@ class Port:
 
     def close(self) -> None:
         """End the engine's processes."""
-        self._core.shutdown()
+        self._core.shutdown(timeout=_GRACE_S)
 
     def _add_plain(self, row: Row) -> None:
         template = self._templates.get(row.sampling)
