@@ -99,6 +99,28 @@ def random_folder(into: Path, *, context: int = 2048) -> Path:
     return _written(into, config, {k: w.to(torch.bfloat16) for k, w in weights.items()})
 
 
+def random_adapter(into: Path) -> Path:
+    """An adapter of rank 8 for the network of `random_folder`, strong enough to change its answers."""
+    torch.manual_seed(1)
+    weights = {}
+    for layer in range(2):
+        name = f"base_model.model.model.layers.{layer}.self_attn.o_proj"
+        weights[f"{name}.lora_A.weight"] = torch.randn(8, 128)
+        weights[f"{name}.lora_B.weight"] = torch.randn(128, 8) * 5
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": 8,
+        "lora_alpha": 16,
+        "target_modules": ["o_proj"],
+        "bias": "none",
+    }
+    into.mkdir(parents=True, exist_ok=True)
+    save_file(weights, into / "adapter_model.safetensors", metadata={"format": "pt"})
+    (into / "adapter_config.json").write_text(json.dumps(config), "utf-8")
+    return into
+
+
 def _their_name(name: str) -> str:
     """GGUF's name of a weight -> Hugging Face's; empty for what is none."""
     parts = name.split(".")

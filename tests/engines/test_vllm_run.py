@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,8 @@ dtype = "bfloat16"
 enforce_eager = true
 cpu_kv_gib = 1
 max_model_len = 512
-seats = 8
-
+seats = 32
+{more}
 [sampling]
 temperature = 0
 """
@@ -45,11 +45,31 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return random_folder(tmp_path_factory.mktemp("models") / "random")
 
 
+RUNS: list[Run] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """A test that fails leaves no process of its own."""
+    yield
+    for run in RUNS:
+        if run.process is not None and run.process.poll() is None:
+            run.process.kill()
+            run.process.wait()
+    RUNS.clear()
+
+
 class Run:
     """A job in a folder of its own."""
 
     def __init__(
-        self, folder: Path, model: Path, rows: list[dict[str, Any]], more: str
+        self,
+        folder: Path,
+        model: Path,
+        rows: list[dict[str, Any]],
+        more: str,
+        *,
+        engine: str = "",
     ) -> None:
         self.out = folder / "out"
         self._log = folder / "log"
@@ -57,8 +77,9 @@ class Run:
         source = folder / "rows.jsonl"
         source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
         head = f'source = "{source}"\noutput = "{self.out}"\n'
-        self._job.write_text(head + ENGINE.format(model=model) + more, "utf-8")
+        self._job.write_text(head + ENGINE.format(model=model, more=engine) + more, "utf-8")
         self.process: subprocess.Popen[bytes] | None = None
+        RUNS.append(self)
 
     def start(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
@@ -158,6 +179,51 @@ def test_each_row_has_its_own_fate(tmp_path: Path, model: Path) -> None:
     told = json.loads((run.out / "run.json").read_bytes())
     assert "engine.dtype" in told["identity"]
     assert "engine.enforce_eager" not in told["identity"]
+
+
+def test_adapters_answer_row_by_row_in_a_cache_that_is_too_small(
+    tmp_path: Path, model: Path
+) -> None:
+    from tests.engines.hf_folders import random_adapter
+
+    adapter = random_adapter(tmp_path / "adapter")
+    rows = [
+        chat(f"{name}{i}", f"Row {i // 2}.", **lora)
+        for i in range(0, 40, 2)
+        for name, lora in (("job", {}), ("model", {"lora": ""}), ("again", {"lora": "mine"}))
+    ]
+    rows.append(chat("none", "Row.", lora="other"))
+    more = """
+max_tokens = 300
+ignore_eos = true
+lora = "mine"
+[plan]
+duplicates = "ask"
+"""
+    run = Run(
+        tmp_path,
+        model,
+        rows,
+        more,
+        engine=f"""
+num_gpu_blocks_override = 9
+loras = {{ mine = "{adapter}" }}
+""",
+    )
+    run.start()
+
+    assert FINISHED_WITH_FAILED_ROWS == run.finish(), run.words()
+
+    found = run.results()
+    assert "`mine`" in found["none"]["rowmill_error"]
+    texts = {name: row["rowmill_text"] for name, row in found.items()}
+    assert all(texts[f"job{i}"] != texts[f"model{i}"] for i in range(0, 40, 2))
+    same = sum(texts[f"job{i}"] == texts[f"again{i}"] for i in range(0, 40, 2))
+    assert same >= 10  # rounding differs with the company a row is in
+    told = [json.loads(line) for file in (run.out / "events").glob("*") for line in file.open()]
+    queues = [event["queues"] for event in told if "queues" in event]
+    assert max(queue.get("engine_preemptions", 0) for queue in queues) > 0
+    assert 0 < max(queue.get("engine_kv_use", 0) for queue in queues) <= 1
 
 
 def test_engine_killed_in_the_middle_is_started_again(tmp_path: Path, model: Path) -> None:

@@ -10,12 +10,14 @@ children of this one and members of its group.
 from __future__ import annotations
 
 import json
+import multiprocessing.connection
 import os
 import queue
 import re
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,8 @@ _ENVIRONMENT = {
     # A forked engine would hold our ends of the channel open after us.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
+_FAILURES = (RuntimeError, ValueError, TypeError, OSError, AssertionError, ImportError)
+"""What vLLM raises while it starts; NotImplementedError and a GPU without memory are RuntimeErrors."""
 _CAUSE = re.compile(r"\b\w*(?:Error|Exception)\b: .*")
 _MOST_WORDS = 400
 _LOG_TAIL_BYTES = 65536
@@ -142,10 +146,12 @@ class Vllm:
         self._texts = texts
         self._out: queue.SimpleQueue[list[Ended | Outcome] | BaseException | None]
         self._out = queue.SimpleQueue()
+        self._is_closed = False
 
     def run(self, feed: Feed) -> Iterator[list[Outcome]]:
         """See `protocol.Engine`."""
-        threading.Thread(target=self._step_all, args=(feed,), name="steps", daemon=True).start()
+        for work, name in ((partial(self._step_all, feed), "steps"), (self._watch, "watch")):
+            threading.Thread(target=work, name=name, daemon=True).start()
         while True:
             some = self._out.get()
             if isinstance(some, BaseException):
@@ -167,7 +173,19 @@ class Vllm:
 
     def close(self) -> None:
         """End vLLM's processes."""
+        self._is_closed = True
         self._port.close()
+
+    def _watch(self) -> None:
+        """End with vLLM's engine: one that was killed says nothing, and vLLM's client waits for it for ever."""
+        processes = multiprocessing.active_children()
+        if not processes:
+            return
+        multiprocessing.connection.wait([process.sentinel for process in processes])
+        codes = [process.exitcode for process in processes if process.exitcode is not None]
+        if not self._is_closed:
+            reason = f"vLLM's engine ended (exit code {codes[0] if codes else 'unknown'}); see the engine's log"
+            self._out.put(errors.EngineDied(reason=reason))
 
     def _step_all(self, feed: Feed) -> None:
         """Take rows, step, until no row is left and none will come."""
@@ -271,6 +289,7 @@ def _opened(engine: EngineConfig, options: VllmOptions) -> Any:
         EngineDied: It cannot be started.
     """
     from vllm.engine.arg_utils import EngineArgs
+    from vllm.platforms import current_platform
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.llm_engine import LLMEngine
 
@@ -279,17 +298,20 @@ def _opened(engine: EngineConfig, options: VllmOptions) -> Any:
     if unknown:
         reason = f"the vLLM installed has no engine argument `{unknown[0]}`; leave `engine.{unknown[0]}` out"
         raise errors.ConfigError(reason=reason)
+    if options.loras and current_platform.is_cpu():
+        # Up to 0.32 a row without adapter that shares a step with others gets the last slot's: it stays empty.
+        named["max_loras"] = len(options.loras) + 1
     # The context decides the defaults of seats and step tokens: this one is for batches.
     context = UsageContext.LLM_CLASS
     try:
         config = EngineArgs(**named).create_engine_config(context)
-    except (ValueError, TypeError, OSError, NotImplementedError, AssertionError) as error:
+    except _FAILURES as error:
         words = " ".join(str(error).split())[:_MOST_WORDS]
         reason = f"vLLM does not take the settings of `[engine]`: {words}"
         raise errors.ConfigError(reason=reason) from error
     try:
         return LLMEngine.from_vllm_config(config, usage_context=context)
-    except Exception as error:
+    except _FAILURES as error:
         raise errors.EngineDied(
             reason=f"vLLM cannot start its engine: {_root_cause() or error}"
         ) from error

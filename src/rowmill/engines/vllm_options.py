@@ -179,7 +179,7 @@ def _model_mistakes(engine: EngineConfig) -> Iterator[str]:
         yield "`engine.model` is missing: a folder with config.json, or a name on the Hugging Face hub; set it"
         return
     path = Path(engine.model).expanduser()
-    if path.suffix != ".gguf" and not (path / "config.json").is_file():
+    if not (path / "config.json").is_file():
         if path.is_dir():
             yield f"`engine.model`: `{path}` holds no config.json; give the folder of a model"
         elif not is_hub_name(engine.model):

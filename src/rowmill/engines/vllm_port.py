@@ -101,14 +101,10 @@ class Port:
             RowError: vLLM does not take it.
         """
         self._number += 1
-        sampling = row.sampling
-        try:
-            if self._is_direct and sampling.n == 1 and not needs_text(sampling):
-                self._add_plain(row)
-            else:
-                self._add_other(row)
-        except self._refusals as error:
-            raise refused(error) from error
+        if self._is_direct and row.sampling.n == 1 and not needs_text(row.sampling):
+            self._add_plain(row)
+        else:
+            self._add_other(row)
 
     def step(self) -> list[Ended]:
         """Wait for the next step of the engine; the rows that ended with it."""
@@ -158,23 +154,30 @@ class Port:
 
     def _template(self, row: Row) -> Any:
         """A request with the row's sampling, checked by vLLM, for others to be copied from."""
-        request = self._engine.input_processor.process_inputs(
-            "template",
-            _prompt(row),
-            self._parameters(row),
-            self._engine.get_supported_tasks(),
-            lora_request=self._lora(row),
-        )
+        lora = self._lora(row)
+        try:
+            request = self._engine.input_processor.process_inputs(
+                "template",
+                _prompt(row),
+                self._parameters(row),
+                self._engine.get_supported_tasks(),
+                lora_request=lora,
+            )
+        except self._refusals as error:
+            raise refused(error) from error
         if len(self._templates) >= _MAX_KEPT:
             self._templates.clear()
         self._templates[row.sampling] = request
         return request
 
     def _add_other(self, row: Row) -> None:
-        name = f"o{self._number}"
-        self._engine.add_request(
-            name, _prompt(row), self._parameters(row), lora_request=self._lora(row)
-        )
+        name, lora = f"o{self._number}", self._lora(row)
+        try:
+            self._engine.add_request(
+                name, _prompt(row), self._parameters(row), lora_request=lora
+            )
+        except self._refusals as error:
+            raise refused(error) from error
         self._others[name] = row
 
     def _ended_others(self, outputs: Any) -> list[Ended]:
