@@ -220,7 +220,8 @@ loras = {{ mine = "{adapter}" }}
     assert all(texts[f"job{i}"] != texts[f"model{i}"] for i in range(0, 40, 2))
     same = sum(texts[f"job{i}"] == texts[f"again{i}"] for i in range(0, 40, 2))
     assert same >= 10  # rounding differs with the company a row is in
-    told = [json.loads(line) for file in (run.out / "events").glob("*") for line in file.open()]
+    files = (run.out / "events").glob("*")
+    told = [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
     queues = [event["queues"] for event in told if "queues" in event]
     assert max(queue.get("engine_preemptions", 0) for queue in queues) > 0
     assert 0 < max(queue.get("engine_kv_use", 0) for queue in queues) <= 1
@@ -271,11 +272,11 @@ def test_orphan_is_ended_by_the_next_start(tmp_path: Path, model: Path) -> None:
     run.until(lambda: run.answered() > 5)
     pgid = run.engine_pid()
     core = titles(pgid)["VLLM::EngineCore"]
+    os.kill(core, signal.SIGSTOP)  # as one that hangs in a driver: it does not end by itself
     process.send_signal(signal.SIGSTOP)
     os.kill(pgid, signal.SIGKILL)
     process.kill()
     process.wait()
-    os.kill(core, signal.SIGSTOP)  # as one that hangs in a driver: it does not end by itself
     assert core in list(members(pgid))
     run.process = None
     run.start()
