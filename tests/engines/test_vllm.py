@@ -34,7 +34,9 @@ from rowmill.engines.vllm_ask import (
 )
 from rowmill.engines.vllm_options import EFFORT, VllmOptions, checked, engine_arguments
 from rowmill.executors.opening import is_identity
-from rowmill.rows import Sampling
+from rowmill.rows import Limits, Outcome, Prompts, Sampling
+from tests.engines.feeds import answers_of
+from tests.engines.rows_of import byte_prompts
 
 
 @pytest.fixture
@@ -321,3 +323,76 @@ def test_older_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_adapter_is_found_by_its_name(model: str) -> None:
     assert 4096 == engines.declare(config(model)).max_model_tokens
+
+
+class Failing:
+    """Stands for vLLM: gives rows up, as often as their `max_tokens` says, or is dead."""
+
+    class DeadError(Exception):
+        """Stands for `EngineDeadError`."""
+
+    dead = DeadError
+
+    def __init__(self, *, is_dead: bool = False) -> None:
+        self.rows: list[Row] = []
+        self._is_dead = is_dead
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.rows
+
+    def add(self, row: Row) -> None:
+        if row.sampling.n > 1:
+            raise errors.Refused(reason="no")
+        self.rows.append(row)
+
+    def step(self) -> list[Ended]:
+        if self._is_dead:
+            raise self.DeadError
+        rows, self.rows = self.rows, []
+        return [
+            Ended(r, [Sample([3], "error" if r.attempts <= r.max_tokens - 1 else "stop")])
+            for r in rows
+        ]
+
+    def close(self) -> None:
+        pass
+
+
+class Texts:
+    """Stands for the vocabulary."""
+
+    def texts(self, answers: list[list[int]]) -> list[str]:
+        return [str(ids) for ids in answers]
+
+
+def run(port: Any, prompts: Prompts) -> list[Outcome]:
+    limits = Limits(max_model_tokens=20, seats=4)
+    texts: Any = Texts()
+    return answers_of(vllm.Vllm(port, limits=limits, vocabulary=256, texts=texts), prompts)
+
+
+def test_row_that_vllm_gives_up_is_asked_once_more() -> None:
+    prompts = byte_prompts(["a", "b", "c"])
+    prompts.max_tokens = [1, 2, 3]
+    outcomes = run(Failing(), prompts)
+
+    assert [("ok", 1, None), ("ok", 2, None), ("error", 2, "transient")] == [
+        (o.status, o.attempts, o.error_kind) for o in outcomes
+    ]
+
+
+def test_refused_rows_fail_alone() -> None:
+    prompts = byte_prompts(
+        ["a", "b", "c" * 30, "d"],
+        max_tokens=1,
+        sampling=[Sampling(), Sampling(n=2), Sampling(), Sampling()],
+    )
+    outcomes = run(Failing(), prompts)
+
+    assert [None, "refused", "too_long", None] == [o.error_kind for o in outcomes]
+
+
+def test_end_of_vllm_s_engine_is_the_end_of_this_one() -> None:
+    with pytest.raises(errors.EngineDied, match="vLLM's engine ended"):
+        run(Failing(is_dead=True), byte_prompts(["a"]))

@@ -77,6 +77,7 @@ _ENVIRONMENT = {
 _FAILURES = (RuntimeError, ValueError, TypeError, OSError, AssertionError, ImportError)
 """What vLLM raises while it starts; NotImplementedError and a GPU without memory are RuntimeErrors."""
 _CAUSE = re.compile(r"\b\w*(?:Error|Exception)\b: .*")
+_POINTER = re.compile(r"root cause|EngineCore encountered", re.IGNORECASE)
 _MOST_WORDS = 400
 _LOG_TAIL_BYTES = 65536
 
@@ -356,12 +357,10 @@ def _root_cause() -> str:
             text = log.read().decode("utf-8", "replace")
     except OSError:
         return ""
-    causes = [
-        found
-        for found in _CAUSE.findall(text)
-        if "See root cause" not in found and "EngineCore encountered" not in found
-    ]
-    return causes[-1][:_MOST_WORDS] if causes else ""
+    causes: list[str] = _CAUSE.findall(text)
+    # Errors that only point at another one come after it.
+    roots = [found for found in causes if not _POINTER.search(found)]
+    return (roots or causes or [""])[-1][:_MOST_WORDS]
 
 
 def _config(engine: EngineConfig) -> dict[str, Any]:
