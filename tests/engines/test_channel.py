@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.engines.channel import Channel, ChannelClosed, End, pair
+from rowmill.engines.channel import Channel, ChannelClosed, End, Gauge, pair
 from rowmill.outcomes import Outcomes, pack
 from rowmill.rows import Choice, Outcome, Prompts, Sampling
 
@@ -54,6 +54,23 @@ def test_prompts_arrive_as_they_were_sent(rows: list[list[int]], has_wires: bool
         got.wires,
         got.wire_fields,
     )
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        Gauge(1, 2, 0.5),
+        Gauge(1, 2, 0.5, running=3, waiting_rows=4, kv_use=0.25, preemptions=5, hit_rate=0.75),
+    ],
+)
+def test_what_an_engine_counts_of_itself_arrives(sent: Gauge) -> None:
+    here, there = channels()
+    here.send(sent)
+    got, _ = there.receive()
+    here.close()
+    there.close()
+
+    assert sent == got
 
 
 def test_part_of_a_larger_batch_is_sent_alone() -> None:

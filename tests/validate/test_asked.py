@@ -45,6 +45,8 @@ def asked(**columns: Any) -> Sampling:
         ("response_format", {"type": "json_object"}, "schema", '{"type": "object"}'),
         ("ignore_eos", True, "ignore_eos", True),
         ("return_token_ids", True, "return_token_ids", True),
+        ("lora", "mine", "lora", "mine"),
+        ("lora", "", "lora", ""),
     ],
 )
 def test_a_row_asks_for_its_own_sampling(
@@ -58,6 +60,7 @@ def test_a_row_asks_for_its_own_sampling(
     [
         ("temperature", -0.1, "`temperature` is -0.1, expected a number of 0 or more"),
         ("temperature", True, "`temperature` is a boolean"),
+        ("lora", 3, "`lora` is a number, expected an adapter's name"),
         ("temperature", "0", "`temperature` is a string"),
         ("top_p", 0, "`top_p` is 0, expected a number above 0 and up to 1"),
         ("top_p", 1.01, "`top_p` is 1.01"),
@@ -152,6 +155,15 @@ def test_what_the_engine_cannot_do_is_refused_and_never_ignored() -> None:
     assert ask(line(prompt="a", ignore_eos=False), by)
     with pytest.raises(ConfigError, match=r"`sampling.regex`, `sampling.extra`: this engine"):
         recipe(poor, sampling={"regex": "a", "extra": {"x": 1}})
+
+
+def test_row_may_answer_without_the_job_s_adapter() -> None:
+    by = recipe(ALL, sampling={"lora": "mine"})
+
+    assert ["mine", "", "other"] == [
+        ask(line(prompt="a", **own), by).sampling.lora
+        for own in ({}, {"lora": ""}, {"lora": "other"})
+    ]
 
 
 def test_extra_is_for_endpoints() -> None:

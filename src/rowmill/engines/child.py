@@ -19,7 +19,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -111,7 +112,7 @@ def main(socket_fd: int, life_fd: int) -> int:
 def _serve(engine: Engine, channel: Channel) -> None:
     judge = Judge()
     feed = QueueFeed(judge)
-    leaving = _Leaving(channel, feed, judge)
+    leaving = _Leaving(channel, feed, judge, engine)
     threading.Thread(target=_fill, args=(channel, feed), name="fill", daemon=True).start()
     leaving.start()
     try:
@@ -141,8 +142,9 @@ def _fill(channel: Channel, feed: QueueFeed) -> None:
 class _Leaving:
     """Sends outcomes from a thread of its own: what comes up while it sends goes in one message."""
 
-    def __init__(self, channel: Channel, feed: QueueFeed, judge: Judge) -> None:
+    def __init__(self, channel: Channel, feed: QueueFeed, judge: Judge, engine: Engine) -> None:
         self._channel, self._feed, self._judge = channel, feed, judge
+        self._counters: Callable[[], dict[str, Any]] = getattr(engine, "counters", dict)
         self._queue: queue.SimpleQueue[list[Outcome] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leaving", daemon=True)
         self._answered = 0
@@ -195,7 +197,8 @@ class _Leaving:
 
     def _gauge(self) -> Message:
         feed = self._feed
-        return Gauge(feed.taken - self._answered, feed.waiting(), time.process_time())
+        in_flight = feed.taken - self._answered
+        return Gauge(in_flight, feed.waiting(), time.process_time(), **self._counters())
 
 
 def _fatal(error: Exception) -> Fatal:

