@@ -26,9 +26,10 @@ class EngineConfig(Part):
     model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 
     name: str = ""
-    """`llamacpp`, `http`, `echo`, or a plugin's name. Empty: `http` where `url` is set, else `llamacpp`."""
+    """`llamacpp`, `http`, `vllm`, `echo`, or a plugin's name. Empty: `http` where `url` is set, else `llamacpp`."""
     model: str = ""
-    """A path, or the name an endpoint serves. Empty: the demo model, SmolLM2-135M-Instruct (`llamacpp`)."""
+    """A path, a name on the Hugging Face hub (`vllm`), or the name an endpoint serves.
+    Empty: the demo model, SmolLM2-135M-Instruct (`llamacpp`)."""
     revision: str = ""
     """Version of the model, part of the identity."""
     tokenizer: str = ""
@@ -85,6 +86,10 @@ class SamplingConfig(Part):
     """Keep each answer's token ids in `choices`."""
     extra: dict[str, Any] = {}
     """Fields passed through to an endpoint untouched."""
+    lora: str = ""
+    """Adapter that answers, one of `engine.loras`; a row's own `lora` comes first. Empty: the model itself."""
+    seed_per_row: bool = False
+    """Each row draws with a seed of its own, made of its place in the input and `seed`: the same after a resume."""
 
     @field_validator("stop", "choices", mode="before")
     @classmethod

@@ -73,8 +73,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Since this process took its first row; the engine's start is not in it."""
     resumed: int = 0
     """Rows among `done` that an earlier process of this run had finished; left out of rates."""
-    queues: dict[str, int] = {}
-    """Rows waiting before each station, by its name."""
+    queues: dict[str, float] = {}
+    """Rows waiting before each station, by its name; and what the engine counts of itself (`engine_...`)."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "echo": "rowmill.engines.echo",
         "http": "rowmill.engines.http",
         "llamacpp": "rowmill.engines.llamacpp",
+        "vllm": "rowmill.engines.vllm",
     },
 }
 """Group -> name -> module. Entry points of the group `rowmill.GROUP` name modules in the same way."""

@@ -166,6 +166,10 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     return_token_ids: bool = False
     extra: str = ""
     """JSON text of an object with fields passed through to an endpoint untouched; empty for none."""
+    lora: str = ""
+    """Name of the adapter that answers, of those the engine was opened with; empty: the model itself."""
+    seed_per_row: bool = False
+    """The row draws with a seed made of its key and `seed`: the same in each start of a run."""
 
     @property
     def is_greedy(self) -> bool:

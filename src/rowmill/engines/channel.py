@@ -69,6 +69,16 @@ class Gauge(msgspec.Struct, tag="gauge"):
     """Batches the child holds that the engine did not take yet."""
     cpu_s: float
     """Processor time of the child so far, its threads included."""
+    running: int = 0
+    """Rows that the engine's scheduler works on; this and what follows stay 0 where an engine has no such count."""
+    waiting_rows: int = 0
+    """Rows that the engine took and its scheduler has no seat for yet."""
+    kv_use: float = 0.0
+    """Share of the KV cache that is taken."""
+    preemptions: int = 0
+    """Rows computed again because the KV cache was full, so far."""
+    hit_rate: float = 0.0
+    """Share of prompt tokens that were found in the prefix cache, so far."""
 
 
 class Fatal(msgspec.Struct, tag="fatal"):

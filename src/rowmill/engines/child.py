@@ -18,7 +18,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -105,7 +106,7 @@ def main(socket_fd: int, life_fd: int) -> int:
 
 
 def _serve(engine: Engine, channel: Channel) -> None:
-    feed, leaving = QueueFeed(), _Leaving(channel)
+    feed, leaving = QueueFeed(), _Leaving(channel, engine)
     threading.Thread(target=_fill, args=(channel, feed), name="fill", daemon=True).start()
     leaving.start(feed)
     try:
@@ -135,8 +136,9 @@ def _fill(channel: Channel, feed: QueueFeed) -> None:
 class _Leaving:
     """Sends outcomes from a thread of its own: what comes up while it sends goes in one message."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, engine: Engine) -> None:
         self._channel = channel
+        self._counters: Callable[[], dict[str, Any]] = getattr(engine, "counters", dict)
         self._queue: queue.SimpleQueue[list[Outcome] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leaving", daemon=True)
         self._answered = 0
@@ -191,7 +193,8 @@ class _Leaving:
 
     def _gauge(self) -> Message:
         feed = self._feed
-        return Gauge(feed.taken - self._answered, feed.waiting(), time.process_time())
+        in_flight = feed.taken - self._answered
+        return Gauge(in_flight, feed.waiting(), time.process_time(), **self._counters())
 
 
 def _fatal(error: Exception) -> Fatal:

@@ -43,7 +43,11 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class Engine(Protocol):
-    """An open engine."""
+    """An open engine.
+
+    One that counts for itself may have `counters() -> dict`, with the fields of `channel.Gauge` from `running` on;
+    it is asked from another thread than `run`'s.
+    """
 
     limits: Limits
 

@@ -41,7 +41,7 @@ from rowmill.storage import LocalStorage, Storage
 from rowmill.tokens import Tokenizer, open_tokenizer
 from rowmill.validate import Recipe, compile_recipe
 
-VERSIONED = ("rowmill", "msgspec", "tokenizers", "xllamacpp", "aiohttp")
+VERSIONED = ("rowmill", "msgspec", "tokenizers", "xllamacpp", "aiohttp", "vllm")
 EFFORT_TABLES = ("plan", "run", "output")
 EFFORT_ENGINE_FIELDS = frozenset({"seats", "tokenizer", "chat_template"})
 """Tokenizer and template are in the identity by what is in them, not by where they lie."""

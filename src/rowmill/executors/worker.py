@@ -332,14 +332,25 @@ class Worker:
         if self._listen is not None:
             self._listen(event)
 
-    def _queues(self) -> dict[str, int]:
+    def _queues(self) -> dict[str, float]:
         """What waits between stations: the fullest one names the bottleneck behind it."""
+        gauges = self._asking.gauges
+        counted: dict[str, float] = {}
+        if any(g.running or g.kv_use or g.preemptions for g in gauges):
+            counted = {
+                "engine_running": sum(g.running for g in gauges),
+                "engine_waiting": sum(g.waiting_rows for g in gauges),
+                "engine_kv_use": max(g.kv_use for g in gauges),
+                "engine_preemptions": sum(g.preemptions for g in gauges),
+                "engine_hit_rate": round(sum(g.hit_rate for g in gauges) / len(gauges), 4),
+            }
         return {
             "planned_bytes": int(self._buffer.weight),
             "in_flight_target": self._feed.target_rows,
             "in_flight": self._feed.in_flight,
-            "child_waiting_batches": sum(gauge.waiting for gauge in self._asking.gauges),
+            "child_waiting_batches": sum(g.waiting for g in gauges),
             "copies_waiting": self._tasks.num_waiting_copies,
+            **counted,
         }
 
 

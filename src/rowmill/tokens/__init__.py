@@ -13,9 +13,13 @@ from pathlib import Path
 from rowmill.config import EngineConfig
 from rowmill.errors import ConfigError
 from rowmill.tokens.byte_tokens import ByteTokenizer
+from rowmill.tokens.hub import hub_folder, is_hub_name
 from rowmill.tokens.protocol import Tokenizer
 
 __all__ = ["ByteTokenizer", "Tokenizer", "open_tokenizer"]
+
+_ON_THE_HUB = frozenset(("vllm",))
+"""Engines whose models may be named as on the hub; of others a name means nothing here."""
 
 
 def open_tokenizer(engine: EngineConfig) -> Tokenizer | None:
@@ -36,6 +40,8 @@ def open_tokenizer(engine: EngineConfig) -> Tokenizer | None:
     model = Path(engine.model).expanduser()
     if model.suffix == ".gguf" or (model / "tokenizer.json").is_file():
         return _open_at(model, "engine.model")
+    if engine.name in _ON_THE_HUB and is_hub_name(engine.model):
+        return _open_at(hub_folder(engine.model, engine.revision), "engine.model")
     return None
 
 

@@ -25,6 +25,7 @@ from tokenizers import Tokenizer as Library
 
 from rowmill.errors import ConfigError
 from rowmill.rows import Ids
+from rowmill.tokens.answers import AnswerTexts
 from rowmill.tokens.protocol import Stops
 
 _NAMED = (
@@ -89,6 +90,10 @@ class JsonTokenizer:
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
         return str(self._library.decode(list(ids), skip_special_tokens=skip_special))
+
+    def answer_texts(self) -> AnswerTexts:
+        """For an engine that gives answers as ids: decodes many at once."""
+        return AnswerTexts(self._library)
 
     def _marked_ids(self, text: str, mark: str) -> list[int]:
         ids: list[int] = []

@@ -119,6 +119,14 @@ def _logprobs(value: Any, field: str) -> dict[str, Any]:
     return _whole("logprobs", 0, 1000)(value, field)
 
 
+def _lora(value: Any, field: str) -> dict[str, Any]:
+    if not isinstance(value, str):
+        _refuse(
+            field, what_is(value), "an adapter's name, or an empty string for the model itself"
+        )
+    return {"lora": value}
+
+
 def _flag(name: str) -> Check:
     def check(value: Any, field: str) -> dict[str, Any]:
         if not isinstance(value, bool):
@@ -149,6 +157,7 @@ CHECKS: Mapping[str, Check] = {
     "regex": _regex,
     "ignore_eos": _flag("ignore_eos"),
     "return_token_ids": _flag("return_token_ids"),
+    "lora": _lora,
 }
 """Keys that a row may use for its own sampling, in the order in which they are laid over each other."""
 

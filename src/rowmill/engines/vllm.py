@@ -1,0 +1,361 @@
+"""Prompts -> Outcomes, by vLLM: the fast engine on GPUs, on a CPU too.
+
+Promises: rows enter as token ids between two steps, and leave when they end; texts are decoded many at once beside
+the steps; a row that vLLM refuses fails alone; what ends vLLM's engine ends this one, so that it is started anew.
+Knows nothing of: vLLM's objects (vllm_port.py), what a row becomes for it (vllm_ask.py), processes.
+Memory: the rows given. Threads: one steps, one decodes. vLLM's scheduler and model run in processes of its own,
+children of this one and members of its group.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rowmill import errors
+from rowmill.config import EngineConfig
+from rowmill.engines.protocol import Feed
+from rowmill.engines.vllm_ask import (
+    Ended,
+    Row,
+    answered,
+    check_prompt,
+    context_of,
+    failed,
+    room_for,
+    text_ids,
+)
+from rowmill.engines.vllm_options import (
+    EFFORT,
+    VllmOptions,
+    checked,
+    engine_arguments,
+    option_mistakes,
+)
+from rowmill.engines.vllm_port import Port, has_failed
+from rowmill.rows import Limits, Outcome, Prompts
+from rowmill.tokens import open_tokenizer
+from rowmill.tokens.answers import AnswerTexts
+from rowmill.tokens.hub import hub_folder, is_hub_name
+
+__all__ = ["EFFORT", "Vllm", "VllmOptions", "check_options", "declare", "open"]
+
+OLDEST, NEWEST = (0, 25), (0, 33)
+_GPU_SEATS, _CPU_SEATS = 1024, 256
+"""What `vllm.LLM` takes by itself on a GPU of 70 GiB, and elsewhere. What it took is known once it is open."""
+_TRIES = 2
+_SAMPLING = (
+    "top_k",
+    "min_p",
+    "n",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "logprobs",
+    "choices",
+    "schema",
+    "regex",
+    "ignore_eos",
+    "return_token_ids",
+    "seed_per_row",
+)
+_ENVIRONMENT = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    # A forked engine would hold our ends of the channel open after us.
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+}
+_CAUSE = re.compile(r"\b\w*(?:Error|Exception)\b: .*")
+_MOST_WORDS = 400
+_LOG_TAIL_BYTES = 65536
+
+
+def check_options(engine: EngineConfig) -> list[str]:
+    """Mistakes in the settings of this engine, a sentence each; neither vLLM nor a GPU is needed."""
+    return option_mistakes(engine)
+
+
+def declare(engine: EngineConfig) -> Limits:
+    """What the model's config.json and the settings say, without loading anything.
+
+    Raises:
+        BadJob: Mistakes in its settings.
+        ConfigError: The hub does not give the model.
+    """
+    options = checked(engine)
+    has_gpu = any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd"))
+    return Limits(
+        takes="ids",
+        max_model_tokens=engine.max_model_len or context_of(_config(engine)),
+        seats=engine.seats or (_GPU_SEATS if has_gpu else _CPU_SEATS),
+        sampling=(*_SAMPLING, "lora") if options.loras else _SAMPLING,
+        about=f"vLLM: {_short(engine.model)}",
+    )
+
+
+def open(engine: EngineConfig) -> Vllm:
+    """Load the model.
+
+    Raises:
+        BadJob: Mistakes in its settings.
+        ConfigError: vLLM does not take the settings, or is of a version that is not known.
+        MissingExtra: vLLM is not installed.
+        EngineDied: vLLM cannot start its engine.
+    """
+    options = checked(engine)
+    declared = declare(engine)
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    if options.cpu_kv_gib:
+        os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_gib)
+    tokenizer: Any = open_tokenizer(engine)
+    if tokenizer is None:
+        reason = "the model brings no tokenizer.json; set `engine.tokenizer`"
+        raise errors.ConfigError(reason=reason)
+    library = _library()
+    opened = _opened(engine, options)
+    port = Port(opened, loras=_lora_requests(options), is_direct=options.front_end == "direct")
+    return Vllm(
+        port,
+        limits=_limits(declared, opened.vllm_config, library.__version__),
+        vocabulary=opened.model_config.get_vocab_size(),
+        texts=tokenizer.answer_texts(),
+    )
+
+
+class Vllm:
+    """An open vLLM."""
+
+    def __init__(
+        self, port: Port, *, limits: Limits, vocabulary: int, texts: AnswerTexts
+    ) -> None:
+        self.limits = limits
+        self._port = port
+        self._vocabulary = vocabulary
+        self._texts = texts
+        self._out: queue.SimpleQueue[list[Ended | Outcome] | BaseException | None]
+        self._out = queue.SimpleQueue()
+
+    def run(self, feed: Feed) -> Iterator[list[Outcome]]:
+        """See `protocol.Engine`."""
+        threading.Thread(target=self._step_all, args=(feed,), name="steps", daemon=True).start()
+        while True:
+            some = self._out.get()
+            if isinstance(some, BaseException):
+                raise some
+            if some is None:
+                return
+            yield self._outcomes(some)
+
+    def counters(self) -> dict[str, float]:
+        """What the scheduler says of itself; see `channel.Gauge`."""
+        counters = self._port.counters
+        return {
+            "running": counters.running,
+            "waiting_rows": counters.waiting_rows,
+            "kv_use": round(counters.kv_use, 4),
+            "preemptions": counters.preemptions,
+            "hit_rate": round(counters.hit_rate, 4),
+        }
+
+    def close(self) -> None:
+        """End vLLM's processes."""
+        self._port.close()
+
+    def _step_all(self, feed: Feed) -> None:
+        """Take rows, step, until no row is left and none will come."""
+        try:
+            has_ended = False
+            while not (has_ended and self._port.is_idle):
+                if not has_ended:
+                    has_ended = self._take_all(feed)
+                if not self._port.is_idle:
+                    self._put(self._port.step())
+        except self._port.dead as error:
+            self._out.put(_died(error))
+        # Raised again by `run`: the thread must not end without a word.
+        except BaseException as error:
+            self._out.put(error)
+        else:
+            self._out.put(None)
+
+    def _take_all(self, feed: Feed) -> bool:
+        """Give vLLM what there is now; wait only where it has nothing to do. True: no more will come."""
+        while (prompts := feed.take(wait=self._port.is_idle)) is not None:
+            if not prompts:
+                return False
+            self._add_all(prompts)
+        return True
+
+    def _add_all(self, prompts: Prompts) -> None:
+        began, limit = time.monotonic(), self.limits.max_model_tokens
+        refused: list[Ended | Outcome] = []
+        for i, ids in enumerate(prompts.row_ids()):
+            sampling = prompts.samplings[prompts.sampling_of[i]]
+            asked = prompts.max_tokens[i]
+            room = room_for(sampling, max_tokens=asked, prompt_tokens=len(ids), limit=limit)
+            row = Row(prompts.keys[i], ids, asked, room, sampling, began)
+            try:
+                check_prompt(ids, asked=asked, limit=limit, vocabulary=self._vocabulary)
+                self._port.add(row)
+            except errors.RowError as error:
+                refused.append(failed(row, error))
+        if refused:
+            self._out.put(refused)
+
+    def _put(self, ended: list[Ended]) -> None:
+        """Let rows go that ended; one that vLLM gave up is asked once more."""
+        going: list[Ended | Outcome] = []
+        for one in ended:
+            if not has_failed(one):
+                going.append(one)
+            elif one.row.attempts < _TRIES:
+                one.row.attempts += 1
+                self._port.add(one.row)  # it was taken before, so it is now
+            else:
+                reason = f"vLLM ended the row without an answer, {_TRIES} times; see its log"
+                going.append(failed(one.row, errors.GaveUp(reason=reason)))
+        if going:
+            self._out.put(going)
+
+    def _outcomes(self, some: list[Ended | Outcome]) -> list[Outcome]:
+        """Decode all at once; other threads run on meanwhile."""
+        ended = [one for one in some if isinstance(one, Ended)]
+        places = [
+            (i, j)
+            for i, one in enumerate(ended)
+            for j, sample in enumerate(one.samples)
+            if sample.text is None
+        ]
+        texts = self._texts.texts([text_ids(ended[i].samples[j]) for i, j in places])
+        text_of: list[dict[int, str]] = [{} for _ in ended]
+        for (i, j), text in zip(places, texts, strict=True):
+            text_of[i][j] = text
+        outcomes = [one for one in some if isinstance(one, Outcome)]
+        return outcomes + [answered(*pair) for pair in zip(ended, text_of, strict=True)]
+
+
+def _library() -> Any:
+    """The library, of a version that this adapter was written for.
+
+    Raises:
+        MissingExtra: It is not installed.
+        ConfigError: It is older.
+    """
+    try:
+        import vllm
+    except ImportError as error:
+        raise errors.MissingExtra(what="`vllm`", extra="vllm") from error
+    numbers = re.match(r"(\d+)\.(\d+)", vllm.__version__)
+    if numbers and tuple(map(int, numbers.groups())) < OLDEST:
+        reason = (
+            f"vLLM {vllm.__version__} is installed, expected"
+            f" {'.'.join(map(str, OLDEST))} to {'.'.join(map(str, NEWEST))}; run `pip install 'rowmill[vllm]'`"
+        )
+        raise errors.ConfigError(reason=reason)
+    return vllm
+
+
+def _opened(engine: EngineConfig, options: VllmOptions) -> Any:
+    """VLLM's own engine, open.
+
+    Raises:
+        ConfigError: It does not take the settings.
+        EngineDied: It cannot be started.
+    """
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.usage.usage_lib import UsageContext
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+    named = engine_arguments(engine, options)
+    unknown = sorted(set(named) - set(EngineArgs.__dataclass_fields__))
+    if unknown:
+        reason = f"the vLLM installed has no engine argument `{unknown[0]}`; leave `engine.{unknown[0]}` out"
+        raise errors.ConfigError(reason=reason)
+    # The context decides the defaults of seats and step tokens: this one is for batches.
+    context = UsageContext.LLM_CLASS
+    try:
+        config = EngineArgs(**named).create_engine_config(context)
+    except (ValueError, TypeError, OSError, NotImplementedError, AssertionError) as error:
+        words = " ".join(str(error).split())[:_MOST_WORDS]
+        reason = f"vLLM does not take the settings of `[engine]`: {words}"
+        raise errors.ConfigError(reason=reason) from error
+    try:
+        return LLMEngine.from_vllm_config(config, usage_context=context)
+    except Exception as error:
+        raise errors.EngineDied(
+            reason=f"vLLM cannot start its engine: {_root_cause() or error}"
+        ) from error
+
+
+def _lora_requests(options: VllmOptions) -> dict[str, Any]:
+    from vllm.lora.request import LoRARequest
+
+    return {
+        name: LoRARequest(name, number, str(Path(folder).expanduser()))
+        for number, (name, folder) in enumerate(sorted(options.loras.items()), 1)
+    }
+
+
+def _limits(declared: Limits, config: Any, version: str) -> Limits:
+    """What the open engine says of itself."""
+    cache = config.cache_config
+    # Since 0.26 vLLM says it; models with several kinds of layers need more than this product.
+    tokens = getattr(cache, "kv_cache_size_tokens", None)
+    return Limits(
+        takes="ids",
+        max_model_tokens=config.model_config.max_model_len,
+        seats=config.scheduler_config.max_num_seqs,
+        kv_tokens=tokens or (cache.num_gpu_blocks or 0) * cache.block_size,
+        sampling=declared.sampling,
+        about=declared.about.replace("vLLM", f"vLLM {version}", 1),
+    )
+
+
+def _died(error: BaseException) -> errors.EngineDied:
+    """VLLM's engine is gone; what it said may hold a row's text, so only its kind is told."""
+    kind = _root_cause().partition(":")[0] or type(error).__name__
+    return errors.EngineDied(reason=f"vLLM's engine ended ({kind}); see the engine's log")
+
+
+def _root_cause() -> str:
+    """The error that vLLM's processes wrote last, out of the log that this process writes into as well."""
+    try:
+        with Path("/proc/self/fd/2").resolve(strict=True).open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - _LOG_TAIL_BYTES))
+            text = log.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    causes = [
+        found
+        for found in _CAUSE.findall(text)
+        if "See root cause" not in found and "EngineCore encountered" not in found
+    ]
+    return causes[-1][:_MOST_WORDS] if causes else ""
+
+
+def _config(engine: EngineConfig) -> dict[str, Any]:
+    folder = Path(engine.model).expanduser()
+    if is_hub_name(engine.model):
+        folder = hub_folder(engine.model, engine.revision)
+    file = folder / "config.json"
+    if not file.is_file():
+        return {}
+    try:
+        found = json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        reason = f"`{file}` is no JSON: {error}"
+        raise errors.ConfigError(reason=reason) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _short(model: str) -> str:
+    return model if is_hub_name(model) else Path(model).name

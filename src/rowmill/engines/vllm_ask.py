@@ -1,0 +1,262 @@
+"""A row -> what vLLM is asked, and its samples -> an Outcome.
+
+Promises: a choice is never cut by `max_tokens`; counts are over all samples; what is not asked for stays at the
+defaults that come with the model (`generation_config.json`), as with `vllm.LLM` and `vllm serve`.
+Knows nothing of: vLLM's classes, threads.
+Memory: none kept.
+Source: vLLM 0.25.1, 0.32.0, 0.33.0, read and tried: `n` > 1 with temperature 0 is refused, so it is asked once
+and repeated; stop strings need its detokenizer, nothing else does.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import xxhash
+
+from rowmill import errors
+from rowmill.rows import Choice, Ids, Outcome, Sampling
+
+_FIELDS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "seed",
+)
+_DEFAULTS = ("repetition_penalty", "temperature", "top_k", "top_p", "min_p")
+_LENGTHS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_sequence_length",
+    "max_seq_length",
+    "seq_len",
+)
+_ALREADY_SCALED = ("default", "su", "longrope", "llama3", "yarn", "deepseek_yarn")
+_NO_CONTEXT = 2048
+"""What vLLM takes where config.json does not say."""
+_MOST_WORDS = 200
+_GREEDY_BELOW = 1e-5
+_SEED_MASK = 2**63 - 1
+
+
+class Row(msgspec.Struct, gc=False):
+    """A row while vLLM has it."""
+
+    key: int
+    ids: Ids
+    max_tokens: int
+    """As asked; 0 for none."""
+    room: int
+    """Most tokens to generate for one sample."""
+    sampling: Sampling
+    began: float
+    attempts: int = 1
+
+
+class Sample(msgspec.Struct):
+    """One answer as it comes from vLLM."""
+
+    ids: list[int]
+    finish_reason: str
+    text: str | None = None
+    """None where the ids are to be decoded here."""
+    logprobs: Any = None
+
+
+class Ended(msgspec.Struct):
+    """A row that vLLM is done with."""
+
+    row: Row
+    samples: list[Sample]
+    cached_tokens: int = 0
+
+
+def parameters(
+    sampling: Sampling, *, key: int, room: int, defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arguments for `SamplingParams`; `structured_outputs` holds those for `StructuredOutputsParams`.
+
+    Args:
+        sampling: How the row wants its answer.
+        key: The row's key: a seed of its own comes out of it.
+        room: Most tokens of the answer.
+        defaults: The model's own.
+    """
+    asked = {name: defaults[name] for name in _DEFAULTS if name in defaults}
+    asked |= {name: value for name in _FIELDS if (value := getattr(sampling, name)) is not None}
+    asked |= {"max_tokens": room, "detokenize": needs_text(sampling)}
+    if sampling.seed_per_row:
+        asked["seed"] = row_seed(key, sampling.seed)
+    if sampling.n > 1 and asked.get("temperature", 1.0) >= _GREEDY_BELOW:
+        asked["n"] = sampling.n
+    if sampling.stop:
+        asked["stop"] = list(sampling.stop)
+    if sampling.ignore_eos:
+        asked["ignore_eos"] = True
+    if sampling.logprobs is not None:
+        asked["logprobs"] = sampling.logprobs
+    held = _held_to(sampling)
+    if held:
+        asked["structured_outputs"] = held
+    return asked
+
+
+def _held_to(sampling: Sampling) -> dict[str, Any]:
+    if sampling.choices:
+        return {"choice": list(sampling.choices)}
+    if sampling.schema:
+        return {"json": sampling.schema}
+    return {"regex": sampling.regex} if sampling.regex else {}
+
+
+def needs_text(sampling: Sampling) -> bool:
+    """Whether vLLM itself must decode: for stop strings, and for the texts of log-probabilities' tokens."""
+    return bool(sampling.stop) or sampling.logprobs is not None
+
+
+def row_seed(key: int, seed: int | None) -> int:
+    """The seed of a row of its own: a function of its place in the input and the job's seed."""
+    return (
+        xxhash.xxh3_64_intdigest(key.to_bytes(8, "little"), (seed or 0) & 2**64 - 1)
+        & _SEED_MASK
+    )
+
+
+def room_for(sampling: Sampling, *, max_tokens: int, prompt_tokens: int, limit: int) -> int:
+    """Most tokens to generate: all that is left where none is set, enough for the longest of `choices`."""
+    left = max(1, limit - prompt_tokens)
+    if sampling.choices:
+        # A token holds a byte at least, and one more ends the answer: the grammar stops it earlier.
+        return min(left, max(len(choice.encode()) for choice in sampling.choices) + 1)
+    return min(left, max_tokens) if max_tokens else left
+
+
+def check_prompt(ids: Ids, *, asked: int, limit: int, vocabulary: int) -> None:
+    """See that a prompt is one that vLLM can compute: a wrong one can end its engine.
+
+    Raises:
+        RowError: It is not.
+    """
+    if len(ids) >= limit:
+        raise errors.TooLong(prompt_tokens=len(ids), asked_tokens=asked, limit_tokens=limit)
+    if not len(ids):
+        reason = "the prompt has no tokens, expected at least one"
+        raise errors.InvalidRow(reason=reason)
+    if ids.max() >= vocabulary:
+        reason = (
+            f"token id {ids.max()}, expected ids below {vocabulary}, the model's vocabulary"
+        )
+        raise errors.InvalidRow(reason=reason)
+
+
+def refused(error: BaseException) -> errors.Refused:
+    """VLLM's refusal of a row, in its own words."""
+    words = " ".join(str(error).split())[:_MOST_WORDS] or type(error).__name__
+    return errors.Refused(reason=f"vLLM: {words}")
+
+
+def answered(ended: Ended, texts: Mapping[int, str]) -> Outcome:
+    """The outcome of a row with its samples; `texts`: by index in `samples`, those decoded here."""
+    row, sampling = ended.row, ended.row.sampling
+    choices = [
+        _choice(sample, sampling, index, texts.get(index, sample.text or ""))
+        for index, sample in enumerate(ended.samples)
+    ]
+    # Greedy samples are equal; vLLM refuses to make them twice.
+    choices += [
+        msgspec.structs.replace(choices[0], index=index)
+        for index in range(len(choices), sampling.n)
+    ]
+    output_tokens = sum(len(sample.ids) for sample in ended.samples)
+    has_more = sampling.n > 1 or sampling.return_token_ids or sampling.logprobs is not None
+    return Outcome(
+        key=row.key,
+        status="ok",
+        text=choices[0].text,
+        finish_reason=choices[0].finish_reason,
+        choices=choices if has_more else [],
+        prompt_tokens=len(row.ids),
+        cached_tokens=ended.cached_tokens,
+        output_tokens=output_tokens * len(choices) // max(1, len(ended.samples)),
+        max_tokens=row.max_tokens,
+        attempts=row.attempts,
+        seconds=round(time.monotonic() - row.began, 6),
+    )
+
+
+def failed(row: Row, error: errors.RowError) -> Outcome:
+    """The outcome of a row that gets no answer."""
+    return Outcome(
+        key=row.key,
+        status="error",
+        prompt_tokens=len(row.ids),
+        max_tokens=row.max_tokens,
+        attempts=row.attempts,
+        seconds=round(time.monotonic() - row.began, 6),
+        error_kind=error.kind,
+        error=str(error),
+    )
+
+
+def text_ids(sample: Sample) -> list[int]:
+    """Ids that are the answer's text: the token that ended it is none of it, whatever it is."""
+    return sample.ids[:-1] if sample.finish_reason == "stop" else sample.ids
+
+
+def _choice(sample: Sample, sampling: Sampling, index: int, text: str) -> Choice:
+    is_whole = bool(sampling.choices) and text in sampling.choices
+    return Choice(
+        index=index,
+        text=text,
+        finish_reason="stop" if is_whole else sample.finish_reason,
+        token_ids=sample.ids if sampling.return_token_ids else None,
+        logprobs=logprob_entries(sample.logprobs, sampling.logprobs),
+    )
+
+
+def logprob_entries(found: Any, asked: int | None) -> list[dict[str, Any]] | None:
+    """VLLM's log-probabilities as ours: the chosen token is the first of each position."""
+    if asked is None or found is None:
+        return None
+    entries = []
+    for position in found:
+        chosen = next(iter(position.values()))
+        ranked = sorted(position.values(), key=lambda token: token.rank)
+        top = {token.decoded_token: _number(token.logprob) for token in ranked[:asked]}
+        entries.append(
+            {
+                "token": chosen.decoded_token,
+                "logprob": _number(chosen.logprob),
+                "top": top,
+            }
+        )
+    return entries
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def context_of(config: Mapping[str, Any]) -> int:
+    """Most tokens of prompt and answer that a model's config.json allows, as vLLM derives it."""
+    inner = config.get("text_config")
+    told = {**config, **inner} if isinstance(inner, dict) else dict(config)
+    lengths = [value for name in _LENGTHS if isinstance(value := told.get(name), int) and value]
+    longest = told.get("model_max_length") or (min(lengths) if lengths else _NO_CONTEXT)
+    rope = told.get("rope_parameters") or told.get("rope_scaling") or {}
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if kind == "longrope" and told.get("original_max_position_embeddings"):
+        return int(told["original_max_position_embeddings"])
+    if kind in _ALREADY_SCALED or "gemma3" in str(told.get("model_type")):
+        return int(longest)
+    return int(longest * float(rope.get("factor") or 1.0))

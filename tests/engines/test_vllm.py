@@ -1,0 +1,323 @@
+"""The vLLM adapter without vLLM: settings, what a row is asked, what comes of its samples."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowmill import engines, errors
+from rowmill.config import EngineConfig
+from rowmill.engines import vllm
+from rowmill.engines.vllm_arguments import ARGUMENTS
+from rowmill.engines.vllm_ask import (
+    Ended,
+    Row,
+    Sample,
+    answered,
+    check_prompt,
+    context_of,
+    logprob_entries,
+    parameters,
+    refused,
+    room_for,
+    row_seed,
+    text_ids,
+)
+from rowmill.engines.vllm_options import EFFORT, VllmOptions, checked, engine_arguments
+from rowmill.executors.opening import is_identity
+from rowmill.rows import Sampling
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"max_position_embeddings": 4096}')
+    return str(folder)
+
+
+def config(model: str, **options: Any) -> EngineConfig:
+    return EngineConfig.model_validate({"name": "vllm", "model": model, **options})
+
+
+def row(sampling: Sampling, *, key: int = 1, prompt: int = 3) -> Row:
+    return Row(key, np.arange(prompt, dtype=np.uint32), 5, 5, sampling, 0.0)
+
+
+def test_good_settings_pass_and_arguments_of_vllm_are_among_them(model: str) -> None:
+    good = config(model, dtype="bfloat16", enforce_eager=True, block_size=32, seats=4)
+
+    assert [] == vllm.check_options(good)
+    assert {
+        "dtype": "bfloat16",
+        "enforce_eager": True,
+        "block_size": 32,
+        "max_num_seqs": 4,
+        "model": model,
+        "trust_remote_code": False,
+    } == engine_arguments(good, checked(good))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"enforce_eagre": True}, "did you mean `enforce_eager`?"),
+        ({"block_sise": 1}, "did you mean `block_size`?"),
+        ({"max_num_seqs": 4}, "set `engine.seats`"),
+        ({"hf_token": "x"}, "`HF_TOKEN`"),
+        ({"data_parallel_size": 2}, "by itself"),
+        ({"gpu_memory_utilization": 1.5}, "less than or equal to 1"),
+        ({"front_end": "none"}, "`engine.front_end`"),
+        ({"loras": {"a": "/no/such"}}, "`engine.loras.a`"),
+        ({"tokenizer": "bytes"}, "has no `bytes`"),
+        ({"model": ""}, "`engine.model` is missing"),
+        ({"model": "/no/such/folder"}, "there is no folder `/no/such/folder`"),
+    ],
+)
+def test_mistake_is_told_before_vllm_is_looked_for(
+    model: str, options: dict[str, Any], words: str
+) -> None:
+    found = vllm.check_options(config(**{"model": model, **options}))
+
+    assert 1 == len(found)
+    assert words in found[0]
+    assert "\n" not in found[0]
+    with pytest.raises(errors.BadJob):
+        vllm.declare(config(**{"model": model, **options}))
+
+
+def test_name_on_the_hub_is_no_mistake() -> None:
+    assert [] == vllm.check_options(config("Qwen/Qwen2.5-7B-Instruct"))
+
+
+def test_folder_without_configuration_is_named(tmp_path: Path) -> None:
+    assert "holds no config.json" in vllm.check_options(config(str(tmp_path)))[0]
+
+
+def test_declared_limits_come_from_the_files_and_the_settings(model: str) -> None:
+    own = vllm.declare(config(model))
+    given_ = vllm.declare(config(model, seats=7, max_model_len=100))
+
+    assert (4096, "vLLM: model", "ids") == (own.max_model_tokens, own.about, own.takes)
+    assert own.seats in (256, 1024)
+    assert (100, 7) == (given_.max_model_tokens, given_.seats)
+    assert "lora" not in own.sampling
+    assert {"n", "schema", "regex", "logprobs", "seed_per_row"} <= set(own.sampling)
+
+
+def test_adapters_are_declared_with_their_rank(model: str, tmp_path: Path) -> None:
+    for name, rank in (("a", 8), ("b", 20)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "adapter_config.json").write_text(json.dumps({"r": rank}))
+    loras = {name: str(tmp_path / name) for name in "ab"}
+    both = config(model, loras=loras)
+    named = engine_arguments(both, checked(both))
+
+    assert (True, 2, 32) == (
+        named["enable_lora"],
+        named["max_loras"],
+        named["max_lora_rank"],
+    )
+    assert "lora" in vllm.declare(both).sampling
+
+
+def test_settings_that_change_answers_are_the_identity(model: str) -> None:
+    engine = config(model)
+    identity = ("dtype", "quantization", "kv_cache_dtype", "loras", "load_format", "revision")
+    effort = ("seats", "tensor_parallel_size", "enforce_eager", "enable_prefix_caching")
+
+    assert all(is_identity(engine, name) for name in identity)
+    assert not any(is_identity(engine, name) for name in effort)
+
+
+def test_every_effort_is_a_setting() -> None:
+    assert set(VllmOptions.model_fields) | ARGUMENTS >= EFFORT
+
+
+@pytest.mark.parametrize(
+    ("told", "tokens"),
+    [
+        ({"max_position_embeddings": 8192}, 8192),
+        ({"n_positions": 1024}, 1024),
+        ({}, 2048),
+        ({"text_config": {"max_position_embeddings": 300}}, 300),
+        (
+            {
+                "max_position_embeddings": 100,
+                "rope_scaling": {"type": "linear", "factor": 4.0},
+            },
+            400,
+        ),
+        (
+            {
+                "max_position_embeddings": 100,
+                "rope_parameters": {"rope_type": "yarn", "factor": 4.0},
+            },
+            100,
+        ),
+        (
+            {
+                "max_position_embeddings": 131072,
+                "original_max_position_embeddings": 4096,
+                "rope_scaling": {"type": "longrope"},
+            },
+            4096,
+        ),
+        ({"max_position_embeddings": 8192, "model_max_length": 131072}, 131072),
+    ],
+)
+def test_context_is_what_vllm_derives(told: dict[str, Any], tokens: int) -> None:
+    assert tokens == context_of(told)
+
+
+def test_row_without_wishes_gets_the_model_s_own_defaults() -> None:
+    defaults = {"temperature": 0.7, "top_k": 20, "max_tokens": 3}
+    asked = parameters(Sampling(top_k=5), key=1, room=9, defaults=defaults)
+
+    assert {"temperature": 0.7, "top_k": 5, "max_tokens": 9, "detokenize": False} == asked
+
+
+@pytest.mark.parametrize(
+    ("sampling", "named"),
+    [
+        (Sampling(stop=("a",)), {"stop": ["a"], "detokenize": True}),
+        (Sampling(logprobs=0), {"logprobs": 0, "detokenize": True}),
+        (Sampling(n=3), {"n": 3}),
+        (Sampling(choices=("a", "b")), {"structured_outputs": {"choice": ["a", "b"]}}),
+        (Sampling(schema="{}"), {"structured_outputs": {"json": "{}"}}),
+        (Sampling(regex="a"), {"structured_outputs": {"regex": "a"}}),
+        (Sampling(ignore_eos=True, seed=4), {"ignore_eos": True, "seed": 4}),
+    ],
+)
+def test_wishes_go_by_vllm_s_names(sampling: Sampling, named: dict[str, Any]) -> None:
+    asked = parameters(sampling, key=1, room=9, defaults={})
+
+    assert {"max_tokens": 9, "detokenize": False, **named} == asked
+
+
+def test_greedy_samples_are_asked_for_once_and_repeated() -> None:
+    sampling = Sampling(temperature=0, n=3)
+    ended = Ended(row(sampling), [Sample([4, 5], "stop")], cached_tokens=2)
+    outcome = answered(ended, {0: "x"})
+
+    assert "n" not in parameters(sampling, key=1, room=9, defaults={})
+    assert ["x"] * 3 == [choice.text for choice in outcome.choices]
+    assert [0, 1, 2] == [choice.index for choice in outcome.choices]
+    assert (6, 3, 2) == (outcome.output_tokens, outcome.prompt_tokens, outcome.cached_tokens)
+
+
+@given(st.integers(0, 2**64 - 1), st.none() | st.integers(-(2**63), 2**63 - 1))
+def test_seed_of_a_row_is_a_function_of_its_place(key: int, seed: int | None) -> None:
+    assert row_seed(key, seed) == row_seed(key, seed)
+    assert 0 <= row_seed(key, seed) < 2**63
+    assert row_seed(key, seed) != row_seed(key ^ 1, seed)
+
+
+def test_seed_of_a_row_changes_with_the_job_s() -> None:
+    sampling = Sampling(seed_per_row=True, seed=3)
+
+    assert row_seed(8, 3) == parameters(sampling, key=8, room=1, defaults={})["seed"]
+    assert row_seed(8, 3) != row_seed(8, 4)
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "choices", "room"),
+    [(5, (), 5), (0, (), 90), (500, (), 90), (1, ("four", "caf\u00e9s"), 7)],
+)
+def test_room_of_an_answer(max_tokens: int, choices: tuple[str, ...], room: int) -> None:
+    sampling = Sampling(choices=choices)
+
+    assert room == room_for(sampling, max_tokens=max_tokens, prompt_tokens=10, limit=100)
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind"), [([], "invalid"), ([1] * 8, "too_long"), ([1, 50], "invalid")]
+)
+def test_prompt_that_vllm_cannot_compute_is_a_row_error(ids: list[int], kind: str) -> None:
+    with pytest.raises(errors.RowError) as raised:
+        check_prompt(np.array(ids, np.uint32), asked=1, limit=8, vocabulary=50)
+
+    assert kind == raised.value.kind
+
+
+def test_token_that_ended_an_answer_is_none_of_its_text() -> None:
+    assert [4] == text_ids(Sample([4, 5], "stop"))
+    assert [4, 5] == text_ids(Sample([4, 5], "length"))
+
+
+def test_whole_choice_has_not_been_cut() -> None:
+    ended = Ended(row(Sampling(choices=("yes", "no"))), [Sample([4], "length")])
+
+    assert "stop" == answered(ended, {0: "yes"}).finish_reason
+
+
+def test_ids_are_kept_where_they_are_asked_for() -> None:
+    ended = Ended(row(Sampling(return_token_ids=True)), [Sample([4, 5], "stop")])
+    outcome = answered(ended, {0: "x"})
+
+    assert [[4, 5]] == [choice.token_ids for choice in outcome.choices]
+    assert ("x", "stop", 2) == (outcome.text, outcome.finish_reason, outcome.output_tokens)
+
+
+def token(text: str, logprob: float, rank: int) -> SimpleNamespace:
+    return SimpleNamespace(decoded_token=text, logprob=logprob, rank=rank)
+
+
+def test_log_probabilities_have_the_chosen_token_first() -> None:
+    position = {
+        9: token("c", -5.0, 7),
+        1: token("a", -0.1, 1),
+        2: token("b", float("-inf"), 2),
+    }
+
+    assert [{"token": "c", "logprob": -5.0, "top": {"a": -0.1, "b": None}}] == logprob_entries(
+        [position], 2
+    )
+    assert [{"token": "c", "logprob": -5.0, "top": {}}] == logprob_entries([position], 0)
+    assert logprob_entries([position], None) is None
+
+
+def test_refusal_is_one_line_of_bounded_length() -> None:
+    words = str(refused(ValueError("a\nb " * 500)))
+
+    assert words.startswith("vLLM: a b a b")
+    assert len(words) < 220
+    assert "\n" not in words
+
+
+def test_module_needs_no_library_to_be_imported() -> None:
+    code = "import sys, rowmill.engines.vllm; sys.exit(bool({'vllm', 'torch', 'huggingface_hub'} & set(sys.modules)))"
+    source = str(Path(vllm.__file__).parents[2])
+
+    assert (
+        0 == subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": source}).returncode
+    )
+
+
+def test_missing_library_is_named_with_its_extra(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+
+    with pytest.raises(errors.MissingExtra, match=r"rowmill\[vllm\]"):
+        vllm._library()
+
+
+def test_older_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(__version__="0.24.1"))
+
+    with pytest.raises(errors.ConfigError, match=r"0\.25 to 0\.33"):
+        vllm._library()
+
+
+def test_adapter_is_found_by_its_name(model: str) -> None:
+    assert 4096 == engines.declare(config(model)).max_model_tokens
