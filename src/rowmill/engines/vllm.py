@@ -39,13 +39,14 @@ from rowmill.engines.vllm_options import (
     engine_arguments,
     option_mistakes,
 )
+from rowmill.engines.vllm_place import place
 from rowmill.engines.vllm_port import Port, has_failed
 from rowmill.rows import Limits, Outcome, Prompts
 from rowmill.tokens import open_tokenizer
 from rowmill.tokens.answers import AnswerTexts
 from rowmill.tokens.hub import hub_folder, is_hub_name
 
-__all__ = ["EFFORT", "Vllm", "VllmOptions", "check_options", "declare", "open"]
+__all__ = ["EFFORT", "Vllm", "VllmOptions", "check_options", "declare", "open", "place"]
 
 OLDEST, NEWEST = (0, 25), (0, 33)
 _GPU_SEATS, _CPU_SEATS = 1024, 256
