@@ -22,6 +22,7 @@ from rowmill.bench.workloads import SHAPES
 
 MEMORY = "gpu_memory_utilization"
 ALL_SHARES = 0.9
+EQUAL, OWN = "equal settings", "everybody's own defaults"
 TUNING = frozenset(
     """
     async_scheduling attention_backend block_size compilation_config cudagraph_capture_sizes
@@ -78,10 +79,10 @@ def plans_of(asked: Asked, folder: Path) -> list[Plan]:
         settings.setdefault(MEMORY, share)
     plans = []
     if asked.defaults != "only":
-        plans.append(_plan(asked, names, settings, folder, "equal settings"))
+        plans.append(_plan(asked, names, settings, folder, EQUAL))
     if asked.defaults:
         own = {name: value for name, value in settings.items() if name not in TUNING}
-        plans.append(_plan(asked, names, own, folder, "everybody's own defaults"))
+        plans.append(_plan(asked, names, own, folder, OWN))
     if "rowmill" in names:
         _check_ours(plans)
     return plans
@@ -110,6 +111,7 @@ def _plan(
         seed=asked.seed,
         slow=asked.slow,
         slow_rounds=asked.slow_rounds,
+        is_equal=which == EQUAL,
         context=int(settings.get("max_model_len") or _context(Path(asked.model))),
     )
 

@@ -18,6 +18,9 @@ RESIDENTS: dict[str, tuple[str, ...]] = {
 }
 """Process -> contenders that share its engine."""
 
+BASELINE = "generate"
+"""What ratios are told to."""
+
 CONTENDERS: dict[str, str] = {
     "generate": "`LLM.generate` on texts in file order, a SamplingParams a row",
     "sorted": "the same, prompts sorted by text before",

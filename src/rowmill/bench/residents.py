@@ -118,7 +118,8 @@ class Process:
                 return self._gone()
             self._rest += some
         line, _, self._rest = self._rest.partition(b"\n")
-        return _messages.decode(line)
+        found: Ready | Run | Failed = _messages.decode(line)
+        return found
 
     def _gone(self) -> Failed:
         code = self._process.wait()

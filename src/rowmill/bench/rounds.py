@@ -25,6 +25,8 @@ from rowmill.size import find_gpus
 WARM_SHARE, WARM_LEAST, WARM_MOST = 20, 32, 512
 WARM_SEED = 2**31
 """Added to the seed of the warm-up: no text of it comes again."""
+EQUAL = {"seats": "max_num_seqs", "step_tokens": "max_num_batched_tokens"}
+"""What an engine took -> the argument that makes another take the same."""
 _NO_DEADLINE_S = 10 * 365 * 86400.0
 
 Tell = Callable[[str], None]
@@ -43,6 +45,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     slow: tuple[str, ...] = ()
     """Contenders that take part in the first `slow_rounds` alone."""
     slow_rounds: int = 1
+    is_equal: bool = True
+    """Whether `run_batch` is to have the seats and step tokens that `vllm.LLM` takes by itself, where none are set."""
     context: int = 0
     """Tokens of prompt and answer that the model takes; 0: as many as there are."""
 
@@ -144,7 +148,7 @@ class Rounds:
         """
         for resident, names in grouped(self.plan.contenders).items():
             before, began = used_bytes(), time.monotonic()
-            process = Process(resident, self.plan.spec, self._folder, deadline=self._deadline)
+            process = Process(resident, self._spec_of(resident), self._folder, deadline=self._deadline)
             self._process_of |= dict.fromkeys(names, process)
             ready = process.ready()
             seconds = time.monotonic() - began
@@ -196,6 +200,14 @@ class Rounds:
         for process in set(self._process_of.values()):
             process.end(at_once=bool(self.stopped))
         self._process_of.clear()
+
+    def _spec_of(self, resident: str) -> Spec:
+        spec = self.plan.spec
+        if resident != "batch" or not self.plan.is_equal:
+            return spec
+        taken = next((one.about for one in self._residents if "seats" in one.about), {})
+        filled = {EQUAL[key]: taken[key] for key in EQUAL if taken.get(key)}
+        return msgspec.structs.replace(spec, settings={**filled, **spec.settings})
 
     def _one(self, name: str, work: Work, number: int) -> None:
         out = self._folder / f"out-{name}-{number}"

@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
-from rowmill.bench.contenders import CONTENDERS
+from rowmill.bench.contenders import BASELINE, CONTENDERS
 from rowmill.bench.records import Measured, Resident, Run
 
-BASELINE = "generate"
 GIB = 1 << 30
 HEADS = (
     "contender",
@@ -160,6 +159,7 @@ def _times(value: float | None) -> str:
 def _notes(measured: Measured) -> Iterator[str]:
     for resident in measured.residents:
         yield f"- {', '.join(resident.contenders)}: {_told(resident)}"
+    yield from _unequal(measured)
     for name, reason in measured.failed.items():
         yield f"- {name} took no further part: {reason}"
     for run in measured.runs:
@@ -168,6 +168,14 @@ def _notes(measured: Measured) -> Iterator[str]:
     if measured.stopped:
         yield f"- Ended early: {measured.stopped}."
     yield from _profiles(measured)
+
+
+def _unequal(measured: Measured) -> Iterator[str]:
+    """What engines took otherwise than others did."""
+    for key in ("seats", "step_tokens", "kv_tokens", "dtype", "quantization"):
+        taken = {str(one.about[key]) for one in measured.residents if key in one.about}
+        if len(taken) > 1:
+            yield f"- {key} differ: {', '.join(sorted(taken))}"
 
 
 def _told(resident: Resident) -> str:

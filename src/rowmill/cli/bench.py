@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rowmill import __version__
 from rowmill.cli.front import debug_option, json_option, wants_json
 from rowmill.cli.voice import out, out_json, say
 
@@ -133,7 +134,7 @@ def bench(
 
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    here = machine()
+    here = machine(__version__)
     with _place(folder) as place:
         plans = plans_of(Asked(**{**flags, "defaults": flags["defaults"] or ""}), place)
         done = measure_all(

@@ -7,7 +7,7 @@ from rowmill.journal import Counts
 
 
 def progress_event(
-    resumed: Counts, new: Counts, *, total: int, seconds: float, queues: dict[str, int]
+    resumed: Counts, new: Counts, *, total: int, seconds: float, queues: dict[str, float]
 ) -> Progress:
     """How far the run is.
 
@@ -21,7 +21,7 @@ def progress_event(
         ok=resumed.ok + new.ok,
         failed=resumed.failed + new.failed,
         total=total,
-        in_flight=queues["in_flight"],
+        in_flight=int(queues["in_flight"]),
         prompt_tokens=new.prompt_tokens,
         output_tokens=new.output_tokens,
         seconds=seconds,
