@@ -74,7 +74,10 @@ def test_a_share_that_is_set_stays(tmp_path: Path, model: Path) -> None:
     [
         ({}, "no model is named"),
         ({"model": "/nowhere"}, "holds no config.json"),
-        ({"model": "M", "contenders": ("ray",)}, "there is no contender `ray`; known: `generate`"),
+        (
+            {"model": "M", "contenders": ("ray",)},
+            "there is no contender `ray`; known: `generate`",
+        ),
         ({"model": "M", "slow": ("x",)}, "there is no contender `x`"),
         ({"model": "M", "workload": "x"}, "there is no workload `x`"),
         ({"model": "M", "sets": ("eager",)}, "`--engine-set eager` is no KEY=VALUE"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,19 +27,18 @@ def run_of(name: str, number: int, seconds: float, *, invalid: str = "") -> Run:
     )
 
 
-def measured(*runs: Run, **fields: object) -> Measured:
-    return Measured(  # type: ignore[arg-type]
-        **{
-            "title": "short, model, equal settings",
-            "workload": "short",
-            "work": Work("in.jsonl", 100, 900, 100),
-            "seeds": [1, 2, 3],
-            "settings": {"max_num_seqs": 8},
-            "residents": [],
-            "runs": list(runs),
-            **fields,
-        }
-    )
+def measured(*runs: Run, **fields: Any) -> Measured:
+    told: dict[str, Any] = {
+        "title": "short, model, equal settings",
+        "workload": "short",
+        "work": Work("in.jsonl", 100, 900, 100),
+        "seeds": [1, 2, 3],
+        "settings": {"max_num_seqs": 8},
+        "residents": [],
+        "runs": list(runs),
+        **fields,
+    }
+    return Measured(**told)
 
 
 RUNS = [
@@ -102,8 +103,13 @@ def test_a_table_stands_with_what_it_was_made_of() -> None:
     assert "100 rows, 900 prompt tokens, 100 output tokens; 3 rounds" in text
     assert "`max_num_seqs=8`" in text
     assert "a machine" in text
-    assert "| generate | 12.00 (10.00 to 20.00) | 3 | 8 | 83 | 10% | 1 | 0.40x (rowmill) |" in text
-    assert "| rowmill | 4.00 (3.00 to 10.00) | 3 | 25 | 250 | 10% | 2.50x | 1.25x (five_line) |" in text
+    assert (
+        "| generate | 12.00 (10.00 to 20.00) | 3 | 8 | 83 | 10% | 1 | 0.40x (rowmill) |" in text
+    )
+    assert (
+        "| rowmill | 4.00 (3.00 to 10.00) | 3 | 25 | 250 | 10% | 2.50x | 1.25x (five_line) |"
+        in text
+    )
     assert "generate: started in 70.0 s, 3.0 GiB of GPU memory, seats 1,024" in text
     assert "replicas 2, reason 2 a GPU" in text
     assert "seats differ: 1024, 512" in text

@@ -10,8 +10,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from rowmill.bench.answers import lines_of
-from rowmill.bench.workloads import SHAPES, write_workload
 from rowmill.bench.words import Words
+from rowmill.bench.workloads import SHAPES, write_workload
 from rowmill.config import Job
 from rowmill.errors import ConfigError
 from rowmill.executors.local import run

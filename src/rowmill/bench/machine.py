@@ -30,7 +30,7 @@ def hardware() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     cores = len(os.sched_getaffinity(0))
     return "; ".join(
-        [*gpus, f"{cores} cores of {_processor()}", f"{memory / GIB:.0f} GiB memory"]
+        [*gpus, f"{cores} cores of {_cpu_name()}", f"{memory / GIB:.0f} GiB memory"]
     )
 
 
@@ -45,7 +45,7 @@ def versions() -> str:
     return ", ".join(found)
 
 
-def _processor() -> str:
+def _cpu_name() -> str:
     try:
         text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
     except OSError:

@@ -148,7 +148,9 @@ class Rounds:
         """
         for resident, names in grouped(self.plan.contenders).items():
             before, began = used_bytes(), time.monotonic()
-            process = Process(resident, self._spec_of(resident), self._folder, deadline=self._deadline)
+            process = Process(
+                resident, self._spec_of(resident), self._folder, deadline=self._deadline
+            )
             self._process_of |= dict.fromkeys(names, process)
             ready = process.ready()
             seconds = time.monotonic() - began

@@ -23,90 +23,96 @@ UNMEASURED = 4
 """Exit code where a table holds no complete run."""
 
 
+SOME = click.IntRange(min=1)
+_WHAT = (
+    click.option(
+        "--workload",
+        type=click.Choice(("prefixes", "short", "mixed", "system")),
+        default="mixed",
+        show_default=True,
+        help="Shape of prompts and answers.",
+    ),
+    click.option("--model", default="", metavar="DIR", help="Folder of the model."),
+    click.option(
+        "--tokenizer",
+        default="",
+        metavar="DIR",
+        help="Folder with tokenizer.json, where the model has none.",
+    ),
+    click.option(
+        "--engine",
+        default="vllm",
+        show_default=True,
+        help="Engine of rowmill: `vllm`, `echo`.",
+    ),
+    click.option(
+        "--contender",
+        "contenders",
+        multiple=True,
+        metavar="NAME",
+        help="`generate`, `sorted`, `five_line`, `run_batch`, `rowmill`. Repeatable; all.",
+    ),
+    click.option(
+        "--engine-set",
+        "sets",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Engine argument of every contender, by vLLM's name. Repeatable.",
+    ),
+    click.option(
+        "--defaults",
+        is_flag=False,
+        flag_value="also",
+        type=click.Choice(("also", "only")),
+        metavar="[only]",
+        help="A second table with everybody's own defaults; `only`: in place of the first.",
+    ),
+)
+_HOW_LONG = (
+    click.option(
+        "--rows", type=SOME, metavar="N", help="Rows a round.  [default: by workload]"
+    ),
+    click.option("--rounds", type=SOME, default=3, show_default=True, help="Rounds."),
+    click.option(
+        "--slow",
+        multiple=True,
+        metavar="NAME",
+        help="Contender that runs in the first rounds alone. Repeatable.",
+    ),
+    click.option(
+        "--slow-rounds", type=SOME, default=1, show_default=True, help="Rounds of those."
+    ),
+    click.option("--seed", type=int, default=1, show_default=True, help="Of round 1."),
+    click.option(
+        "--max-seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="S",
+        help="End after so long, with what there is.",
+    ),
+)
+_WHERE = (
+    click.option(
+        "--memory-share",
+        type=click.FloatRange(0, 1, min_open=True),
+        metavar="SHARE",
+        help="Of the GPU's memory, for each engine.  [default: 0.9 / engines]",
+    ),
+    click.option("--gpu", metavar="INDEX", help="GPU to use, as `0`.  [default: all]"),
+    click.option(
+        "--folder",
+        metavar="DIR",
+        help="Keep files and logs there.  [default: a temporary one]",
+    ),
+    click.option("--profile", is_flag=True, help="Tell where rowmill's time went."),
+    click.option("--out", "target", metavar="FILE", help="All numbers, as JSON."),
+    json_option,
+    debug_option,
+)
+
+
 def bench_options(command: Any) -> Any:
     """What `bench` takes."""
-    some = click.IntRange(min=1)
-    parts = [
-        click.option(
-            "--workload",
-            type=click.Choice(("prefixes", "short", "mixed", "system")),
-            default="mixed",
-            show_default=True,
-            help="Shape of prompts and answers.",
-        ),
-        click.option("--model", default="", metavar="DIR", help="Folder of the model."),
-        click.option(
-            "--tokenizer",
-            default="",
-            metavar="DIR",
-            help="Folder with tokenizer.json, where the model has none.",
-        ),
-        click.option(
-            "--engine",
-            default="vllm",
-            show_default=True,
-            help="Engine of rowmill: `vllm`, `echo`.",
-        ),
-        click.option(
-            "--contender",
-            "contenders",
-            multiple=True,
-            metavar="NAME",
-            help="`generate`, `sorted`, `five_line`, `run_batch`, `rowmill`. Repeatable; all.",
-        ),
-        click.option(
-            "--engine-set",
-            "sets",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Engine argument of every contender, by vLLM's name. Repeatable.",
-        ),
-        click.option(
-            "--defaults",
-            is_flag=False,
-            flag_value="also",
-            type=click.Choice(("also", "only")),
-            metavar="[only]",
-            help="A second table with everybody's own defaults; `only`: in place of the first.",
-        ),
-        click.option(
-            "--rows", type=some, metavar="N", help="Rows a round.  [default: by workload]"
-        ),
-        click.option("--rounds", type=some, default=3, show_default=True, help="Rounds."),
-        click.option(
-            "--slow",
-            multiple=True,
-            metavar="NAME",
-            help="Contender that runs in the first rounds alone. Repeatable.",
-        ),
-        click.option(
-            "--slow-rounds", type=some, default=1, show_default=True, help="Rounds of those."
-        ),
-        click.option("--seed", type=int, default=1, show_default=True, help="Of round 1."),
-        click.option(
-            "--max-seconds",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="S",
-            help="End after so long, with what there is.",
-        ),
-        click.option(
-            "--memory-share",
-            type=click.FloatRange(0, 1, min_open=True),
-            metavar="SHARE",
-            help="Of the GPU's memory, for each engine.  [default: 0.9 / engines]",
-        ),
-        click.option("--gpu", metavar="INDEX", help="GPU to use, as `0`.  [default: all]"),
-        click.option(
-            "--folder",
-            metavar="DIR",
-            help="Keep files and logs there.  [default: a temporary one]",
-        ),
-        click.option("--profile", is_flag=True, help="Tell where rowmill's time went."),
-        click.option("--out", "target", metavar="FILE", help="All numbers, as JSON."),
-        json_option,
-        debug_option,
-    ]
-    for part in reversed(parts):
+    for part in reversed((*_WHAT, *_HOW_LONG, *_WHERE)):
         command = part(command)
     return command
 
