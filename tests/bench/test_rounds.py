@@ -115,6 +115,18 @@ def test_a_deadline_within_a_run_ends_it_and_keeps_what_there_is(
     assert all(not run.invalid for run in found.runs)
 
 
+def test_a_deadline_within_the_first_run_ends_it_at_once(
+    tmp_path: Path, tokenizer: Path
+) -> None:
+    hung = ('answer="text"', 'faults=[{contains="", action="hang"}]')
+    plan = plan_of(tokenizer, tmp_path, sets=hung)
+
+    (found,) = measure_all([plan], tmp_path, tell=lambda _: None, max_seconds=2)
+
+    assert (found.runs, found.stopped) == ([], "the time was over")
+    assert len(found.residents) == 1
+
+
 def test_no_time_at_all_is_an_empty_table(tmp_path: Path, tokenizer: Path) -> None:
     plan = plan_of(tokenizer, tmp_path)
 

@@ -101,6 +101,9 @@ def _measure(rounds: Rounds, keep: Callable[[Measured], None]) -> Measured:
             keep(rounds.found())
     except OutOfTimeError:
         rounds.stopped = "the time was over"
+    except BaseException:
+        rounds.stopped = "interrupted"  # so that nobody waits for engines to close
+        raise
     finally:
         rounds.close()
     return rounds.found()

@@ -112,13 +112,17 @@ class Batch:
 
 
 def _modules() -> tuple[Any, Any]:
-    """Raises: ConfigError: the installed vLLM has run-batch elsewhere, or none."""
+    """Raises: ConfigError: the installed vLLM has run-batch elsewhere, or none, or a library is missing."""
+    missing = ""
     for program, opening in PLACES:
-        with contextlib.suppress(ModuleNotFoundError):
+        try:
             found = importlib.import_module(program), importlib.import_module(opening)
-            if hasattr(found[0], "make_arg_parser"):
-                return found
-    reason = "the installed vLLM has no run-batch that is known here; leave contender `run_batch` out"
+        except ModuleNotFoundError as error:
+            missing = error.name or ""
+            continue
+        if hasattr(found[0], "make_arg_parser"):
+            return found
+    reason = f"`vllm run-batch` cannot be opened here (no module `{missing}`); leave contender `run_batch` out"
     raise errors.ConfigError(reason=reason)
 
 

@@ -109,7 +109,7 @@ def taken(config: Any) -> dict[str, Any]:
     return {
         "seats": scheduler.max_num_seqs,
         "step_tokens": scheduler.max_num_batched_tokens,
-        "kv_tokens": (cache.num_gpu_blocks or 0) * cache.block_size,
+        "kv_tokens": (cache.num_gpu_blocks or 0) * (cache.block_size or 0),
         "dtype": str(config.model_config.dtype),
         "quantization": config.model_config.quantization,
     }
