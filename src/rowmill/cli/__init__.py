@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from rowmill import __version__
+from rowmill.cli.bench import bench
 from rowmill.cli.front import Front
 from rowmill.cli.look import export, status, trace
 from rowmill.cli.voice import say
@@ -40,5 +41,5 @@ def main(ctx: click.Context) -> int:
     return REFUSED
 
 
-for command in (check, export, retry, run, status, trace):
+for command in (bench, check, export, retry, run, status, trace):
     main.add_command(command)

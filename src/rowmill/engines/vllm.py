@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.protocol import Feed
@@ -41,13 +43,14 @@ from rowmill.engines.vllm_options import (
     engine_arguments,
     option_mistakes,
 )
+from rowmill.engines.vllm_place import place
 from rowmill.engines.vllm_port import Port, has_failed
 from rowmill.rows import Limits, Outcome, Prompts
 from rowmill.tokens import open_tokenizer
 from rowmill.tokens.answers import AnswerTexts
 from rowmill.tokens.hub import hub_folder, is_hub_name
 
-__all__ = ["EFFORT", "Vllm", "VllmOptions", "check_options", "declare", "open"]
+__all__ = ["EFFORT", "Vllm", "VllmOptions", "check_options", "declare", "open", "place"]
 
 OLDEST, NEWEST = (0, 25), (0, 33)
 _GPU_SEATS, _CPU_SEATS = 1024, 256
@@ -334,12 +337,12 @@ def _limits(declared: Limits, config: Any, version: str) -> Limits:
     cache = config.cache_config
     # Since 0.26 vLLM says it; models with several kinds of layers need more than this product.
     tokens = getattr(cache, "kv_cache_size_tokens", None)
-    return Limits(
-        takes="ids",
+    return msgspec.structs.replace(
+        declared,
         max_model_tokens=config.model_config.max_model_len,
         seats=config.scheduler_config.max_num_seqs,
         kv_tokens=tokens or (cache.num_gpu_blocks or 0) * cache.block_size,
-        sampling=declared.sampling,
+        shares_prefixes=bool(cache.enable_prefix_caching),
         about=declared.about.replace("vLLM", f"vLLM {version}", 1),
     )
 

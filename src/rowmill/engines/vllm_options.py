@@ -32,7 +32,7 @@ EFFORT = frozenset(
     kv_offloading_size long_prefill_token_threshold max_cpu_loras max_cudagraph_capture_size
     max_logprobs max_lora_rank max_loras max_num_batched_tokens max_num_scheduled_tokens
     max_parallel_loading_workers num_gpu_blocks_override numa_bind numa_bind_cpus
-    numa_bind_nodes optimization_level performance_mode pipeline_parallel_size
+    numa_bind_nodes optimization_level performance_mode pipeline_parallel_size replicas
     safetensors_load_strategy scheduler_reserve_full_isl shutdown_timeout speculative_config
     tensor_parallel_size use_tqdm_on_load watermark
     """.split()  # noqa: SIM905 - a list of names is read as text
@@ -81,6 +81,8 @@ class VllmOptions(Options):
     """GPUs that each layer is spread over. None: 1."""
     pipeline_parallel_size: int | None = Field(default=None, gt=0)
     """Groups of GPUs that the layers are spread over. None: 1."""
+    replicas: int | Literal["auto"] = "auto"
+    """Engines side by side, over all GPUs. `auto`: one a GPU, more where the processor beside it would be the limit."""
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
     """Share of the GPU's memory that is taken, what others hold included. None: vLLM's default."""
     kv_cache_memory_bytes: int | None = Field(default=None, gt=0)
@@ -136,7 +138,7 @@ def checked(engine: EngineConfig) -> VllmOptions:
 
 def engine_arguments(engine: EngineConfig, options: VllmOptions) -> dict[str, Any]:
     """What `vllm.EngineArgs` is given, by its own names."""
-    own = {"loras", "front_end", "cpu_kv_gib"}
+    own = {"loras", "front_end", "cpu_kv_gib", "replicas"}
     named = {
         name: value
         for name, value in {**options.model_dump(), **(options.model_extra or {})}.items()

@@ -110,8 +110,8 @@ def _number_a_group(
     )
 
 
-PINS = ("num_gpu_blocks_override", "kv_cache_memory_bytes", "gpu_memory_utilization")
-"""Settings that are made for one engine on a GPU."""
+PINS = ("num_gpu_blocks_override", "kv_cache_memory_bytes")
+"""Settings that are made for one engine on a GPU. A share of its memory is none: replicas divide it."""
 
 
 def number_for(shape: ModelShape, gpu: Gpu, budget: Budget, cores: float) -> tuple[int, str]:

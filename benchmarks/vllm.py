@@ -1,0 +1,172 @@
+"""Tables of `rowmill bench` for model shapes, workloads and settings that belong together, one after the other.
+
+    python benchmarks/vllm.py --tokenizer DIR [--only short,mixed-0.5b] [--gpu 0] [--out results.json]
+
+Speed does not depend on the values of weights, so models are shapes alone, with `load_format="dummy"`: folders with
+a config.json of the published values of Qwen2.5, and the tokenizer that is named (of Qwen2.5, or of Qwen3: the shared
+part of the vocabulary is the same). Answers have fixed lengths, so every contender does the same work.
+Tables go to stdout and are appended to FILE.md, all numbers go into FILE.json, whole after each case.
+`--only` takes cases (`short-0.5b`) and workloads (`short`); `--list` shows them. What is behind `--` goes to
+`rowmill bench` as it is, as `-- --contender generate --contender rowmill --profile`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SHAPES = {  # hidden, intermediate, layers, heads, KV heads, vocabulary, tied embeddings
+    "0.5b": (896, 4864, 24, 14, 2, 151936, True),
+    "1.5b": (1536, 8960, 28, 12, 2, 151936, True),
+    "7b": (3584, 18944, 28, 28, 4, 152064, False),
+}
+ALWAYS = ("load_format=dummy", "max_model_len=8192")
+
+
+class Case(NamedTuple):
+    """One table."""
+
+    workload: str
+    shape: str
+    sets: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+CASES = {
+    # The pool is cut to 192k tokens, so that 400 prefixes of 1,000 do not fit.
+    "prefixes-1.5b": Case("prefixes", "1.5b", ("num_gpu_blocks_override=12000",)),
+    "prefixes-7b": Case("prefixes", "7b", ("num_gpu_blocks_override=12000",)),
+    "short-0.5b": Case("short", "0.5b"),
+    "short-7b": Case("short", "7b"),
+    "mixed-0.5b": Case("mixed", "0.5b"),
+    "mixed-7b": Case("mixed", "7b"),
+    "mixed-7b-fp8": Case("mixed", "7b", ("quantization=fp8",)),
+    "system-0.5b": Case("system", "0.5b"),
+    "system-1.5b": Case("system", "1.5b"),
+    "system-7b": Case("system", "7b"),
+}
+
+
+def make_model(name: str, into: Path, tokenizer: Path) -> Path:
+    """A folder with the shape of a Qwen2.5 and a tokenizer, without weights."""
+    hidden, inner, layers, heads, kv_heads, vocabulary, tied = SHAPES[name]
+    folder = into / f"qwen2.5-{name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": vocabulary,
+        "tie_word_embeddings": tied,
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1000000.0,
+        "hidden_act": "silu",
+        "torch_dtype": "bfloat16",
+        "bos_token_id": 151643,
+        "eos_token_id": 151645,
+        "use_sliding_window": False,
+        "max_window_layers": layers,
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=1), "utf-8")
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tokenizer / file, folder)
+    return folder
+
+
+def chosen(only: str) -> list[str]:
+    """Names of cases."""
+    wanted = [word.strip() for word in only.split(",") if word.strip()]
+    found = [
+        name
+        for name, case in CASES.items()
+        if not wanted or name in wanted or case.workload in wanted
+    ]
+    known = {*CASES, *(case.workload for case in CASES.values())}
+    unknown = sorted(set(wanted) - known)
+    if unknown:
+        sys.exit(f"there is no case `{unknown[0]}`; known: {', '.join(sorted(known))}")
+    return found
+
+
+def measure(case: Case, model: Path, target: Path, arguments: list[str]) -> dict[str, Any]:
+    """One call of `rowmill bench`; its JSON. What it has to say goes to our stderr."""
+    command = [sys.executable, "-m", "rowmill", "bench"]
+    command += ["--workload", case.workload, "--model", str(model), "--out", str(target)]
+    for setting in (*ALWAYS, *case.sets):
+        command += ["--engine-set", setting]
+    done = subprocess.run([*command, *case.options, *arguments], check=False)
+    found: dict[str, Any] = json.loads(target.read_text("utf-8")) if target.exists() else {}
+    return {**found, "exit_code": done.returncode}
+
+
+def append(results: Path, name: str, found: dict[str, Any]) -> None:
+    """Add a case to the file of all, and its tables to the page beside it."""
+    every = json.loads(results.read_text("utf-8")) if results.exists() else []
+    draft = results.with_suffix(".new")
+    draft.write_text(json.dumps([*every, {"case": name, **found}], indent=1), "utf-8")
+    draft.replace(results)
+    with results.with_suffix(".md").open("a", encoding="utf-8") as page:
+        for table in found.get("tables", []):
+            page.write(f"{table['markdown']}\n- Command: `{found['command']}`\n\n")
+
+
+def read_arguments() -> tuple[argparse.Namespace, list[str]]:
+    """Ours, and what is behind `--`."""
+    words = sys.argv[1:]
+    at = words.index("--") if "--" in words else len(words)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tokenizer", type=Path, help="folder with tokenizer.json")
+    parser.add_argument("--only", default="", help="cases or workloads, by commas; all")
+    parser.add_argument("--list", action="store_true", help="show the cases")
+    parser.add_argument("--gpu", default="0")
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--models", type=Path, help="where model folders go; a temporary one")
+    parser.add_argument("--max-seconds", type=float, help="for all cases together")
+    parser.add_argument("--out", type=Path, default=Path("results.json"))
+    return parser.parse_args(words[:at]), words[at + 1 :]
+
+
+def main() -> None:
+    arguments, passed = read_arguments()
+    if arguments.list or arguments.tokenizer is None:
+        for name, case in CASES.items():
+            print(name, *case.sets)
+        print("nothing was measured: give `--tokenizer DIR`, on a machine with a GPU and vLLM")
+        return
+    ends_at = time.monotonic() + arguments.max_seconds if arguments.max_seconds else None
+    with tempfile.TemporaryDirectory(prefix="rowmill-models-") as temporary:
+        models = arguments.models or Path(temporary)
+        for name in chosen(arguments.only):
+            options = ["--gpu", arguments.gpu, "--rounds", str(arguments.rounds)]
+            if arguments.rows:
+                options += ["--rows", str(arguments.rows)]
+            if ends_at is not None:
+                left_s = ends_at - time.monotonic()
+                if left_s <= 0:
+                    print(f"{name}: no time is left")
+                    continue
+                options += ["--max-seconds", f"{left_s:.0f}"]
+            model = make_model(CASES[name].shape, models, arguments.tokenizer)
+            target = Path(temporary) / f"{name}.json"
+            append(
+                arguments.out, name, measure(CASES[name], model, target, [*options, *passed])
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""(name, seed, rows) -> a JSON Lines file of prompts with exactly known numbers of tokens.
+
+Promises: the same arguments give the same bytes; another seed shares no text, so that no cache carries over;
+a row has `id`, `prompt`, `max_tokens`, `ignore_eos`, and is read by rowmill as it is.
+Knows nothing of: engines.
+Memory: the file's lines.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from rowmill import errors
+from rowmill.bench.records import Work
+from rowmill.bench.words import Words
+
+ROWS_A_PREFIX = 10
+MAX_CHECKED_ROWS = 256
+SIGMA = 1.0
+"""Of logarithms of lengths: a long tail, as of real prompts; the longest of 4,000 is 20 times the mean."""
+MIN_TOKENS = 4
+
+Draw = np.random.Generator
+
+
+class Lengths(msgspec.Struct, frozen=True):
+    """Tokens of each row: of a beginning that it shares, of its own part, of its answer."""
+
+    shared: int
+    """Tokens of a shared beginning."""
+    beginning_of: list[int]
+    """Number of the beginning of each row; empty: there is none."""
+    own: list[int]
+    answers: list[int]
+
+
+def prefixes(draw: Draw, rows: int) -> Lengths:
+    """A tenth as many beginnings of 1,000 tokens as rows, own part 40, answer 16, shuffled."""
+    beginnings = np.arange(rows) // ROWS_A_PREFIX
+    draw.shuffle(beginnings)
+    return Lengths(1000, beginnings.tolist(), [40] * rows, [16] * rows)
+
+
+def short(draw: Draw, rows: int) -> Lengths:
+    """41 tokens, answers of 1 to 4: labels and scores."""
+    return Lengths(0, [], [41] * rows, draw.integers(1, 5, rows).tolist())
+
+
+def mixed(draw: Draw, rows: int) -> Lengths:
+    """Prompts of 244 tokens in the mean and 6,000 at most, answers of 175 and 1,500, both with a long tail."""
+    own = _long_tailed(draw, rows, mean=244, most=6000)
+    return Lengths(0, [], own, _long_tailed(draw, rows, mean=175, most=1500))
+
+
+def system(draw: Draw, rows: int) -> Lengths:
+    """One beginning of 200 tokens for all, own parts of 150 in the mean, answers of 100."""
+    own = _long_tailed(draw, rows, mean=150, most=2000)
+    return Lengths(200, [0] * rows, own, _long_tailed(draw, rows, mean=100, most=1000))
+
+
+SHAPES: dict[str, tuple[Callable[[Draw, int], Lengths], int]] = {
+    "prefixes": (prefixes, 4000),
+    "short": (short, 16_000),
+    "mixed": (mixed, 4000),
+    "system": (system, 4000),
+}
+"""Name -> lengths, and how many rows where nobody says."""
+
+
+def write_workload(
+    name: str, path: Path, *, words: Words, seed: int, rows: int, context: int = 0
+) -> Work:
+    """Write a workload.
+
+    Args:
+        context: tokens of prompt and answer that the model takes; longer rows are cut to it. 0: as many as there are.
+
+    Raises:
+        ConfigError: the tokenizer joins words, or the context is smaller than what rows share.
+    """
+    draw = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    lengths = SHAPES[name][0](draw, rows)
+    own, answers = _cut(lengths, words.extra, context)
+    texts = _texts(lengths, own, words, draw)
+    totals = [lengths.shared + count for count in own]
+    step = -(-rows // MAX_CHECKED_ROWS)
+    words.check(texts[::step], totals[::step])
+    with path.open("w", encoding="ascii") as file:
+        for number, (text, asked) in enumerate(zip(texts, answers, strict=True)):
+            row = {
+                "id": f"row-{number:07d}",
+                "prompt": text,
+                "max_tokens": asked,
+                "ignore_eos": True,
+            }
+            file.write(json.dumps(row) + "\n")
+    return Work(str(path), rows, sum(totals), sum(answers))
+
+
+def _texts(lengths: Lengths, own: list[int], words: Words, draw: Draw) -> list[str]:
+    def some(count: int) -> str:
+        return " ".join(map(words.words.__getitem__, draw.integers(0, len(words.words), count)))
+
+    # What the model puts around a text counts as part of it.
+    if not lengths.shared:
+        return [some(count - words.extra) for count in own]
+    number = max(lengths.beginning_of, default=-1) + 1
+    beginnings = [some(lengths.shared - words.extra) for _ in range(number)]
+    return [
+        f"{beginnings[which]} {some(count)}"
+        for which, count in zip(lengths.beginning_of, own, strict=True)
+    ]
+
+
+def _cut(lengths: Lengths, extra: int, context: int) -> tuple[list[int], list[int]]:
+    """Own parts and answers that fit into the context; an answer gives way first, to half of what is free."""
+    if not context:
+        return lengths.own, lengths.answers
+    free = context - lengths.shared - extra
+    if free < 2 * MIN_TOKENS:
+        reason = f"the model takes {context} tokens and rows share {lengths.shared}; take another workload"
+        raise errors.ConfigError(reason=reason)
+    answers = [min(count, free // 2) for count in lengths.answers]
+    own = [
+        min(count, free - answer) for count, answer in zip(lengths.own, answers, strict=True)
+    ]
+    return own, answers
+
+
+def _long_tailed(draw: Draw, rows: int, *, mean: float, most: int) -> list[int]:
+    found = draw.lognormal(np.log(mean) - SIGMA**2 / 2, SIGMA, rows)
+    return np.clip(np.rint(found), MIN_TOKENS, most).astype(int).tolist()  # type: ignore[no-any-return]
