@@ -27,7 +27,16 @@ SHAPES = {  # hidden, intermediate, layers, heads, KV heads, vocabulary, tied em
     "1.5b": (1536, 8960, 28, 12, 2, 151936, True),
     "7b": (3584, 18944, 28, 28, 4, 152064, False),
 }
-ALWAYS = ("load_format=dummy", "max_model_len=8192")
+ALWAYS = (
+    *("load_format=dummy", "max_model_len=8192"),
+    # What `vllm.LLM` takes by itself on such a GPU, told to all.
+    *("max_num_seqs=1024", "max_num_batched_tokens=16384"),
+    # All engines are there at once: each is told its KV cache, and looks for a quarter of the GPU at its start.
+    "gpu_memory_utilization=0.25",
+)
+POOL = "kv_cache_memory_bytes=24000000000"
+SMALL_POOL = f"kv_cache_memory_bytes={12_000 * 16 * 28_672}"
+"""12,000 blocks of the 1.5B shape: 192k tokens."""
 
 
 class Case(NamedTuple):
@@ -35,19 +44,18 @@ class Case(NamedTuple):
 
     workload: str
     shape: str
-    sets: tuple[str, ...] = ()
+    sets: tuple[str, ...] = (POOL,)
     options: tuple[str, ...] = ()
 
 
 CASES = {
     # The pool is cut to 192k tokens, so that 400 prefixes of 1,000 do not fit.
-    "prefixes-1.5b": Case("prefixes", "1.5b", ("num_gpu_blocks_override=12000",)),
-    "prefixes-7b": Case("prefixes", "7b", ("num_gpu_blocks_override=12000",)),
+    "prefixes-1.5b": Case("prefixes", "1.5b", (SMALL_POOL,)),
     "short-0.5b": Case("short", "0.5b"),
     "short-7b": Case("short", "7b"),
     "mixed-0.5b": Case("mixed", "0.5b"),
     "mixed-7b": Case("mixed", "7b"),
-    "mixed-7b-fp8": Case("mixed", "7b", ("quantization=fp8",)),
+    "mixed-7b-fp8": Case("mixed", "7b", (POOL, "quantization=fp8")),
     "system-0.5b": Case("system", "0.5b"),
     "system-1.5b": Case("system", "1.5b"),
     "system-7b": Case("system", "7b"),

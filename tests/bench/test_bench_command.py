@@ -95,7 +95,7 @@ def test_the_script_without_a_tokenizer_lists_its_cases(root: Path, python: str)
         [python, root / "benchmarks" / "vllm.py"], capture_output=True, text=True, check=True
     )
 
-    assert "prefixes-1.5b num_gpu_blocks_override=12000" in done.stdout
+    assert "prefixes-1.5b kv_cache_memory_bytes=5505024000" in done.stdout
 
 
 def test_the_script_makes_models_and_appends_tables(

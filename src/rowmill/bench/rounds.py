@@ -27,6 +27,8 @@ WARM_SEED = 2**31
 """Added to the seed of the warm-up: no text of it comes again."""
 EQUAL = {"seats": "max_num_seqs", "step_tokens": "max_num_batched_tokens"}
 """What an engine took -> the argument that makes another take the same."""
+AT_ONCE = {"kv_cache_memory_bytes", *EQUAL.values()}
+"""Settings without which engines cannot start at the same time, or would not be equal."""
 _NO_DEADLINE_S = 10 * 365 * 86400.0
 
 Tell = Callable[[str], None]
@@ -144,16 +146,18 @@ class Rounds:
         )
 
     def open_all(self) -> None:
-        """Open the engines one after the other: each looks at the GPU's memory as it starts.
+        """Open the engines: one after the other, as each looks at the GPU's memory while it starts; at once where they
+        are told their KV cache and all that makes them equal.
 
         Raises:
             OutOfTimeError: no time is left.
         """
-        for resident, names in grouped(self.plan.contenders).items():
+        at_once = self.plan.spec.settings.keys() >= AT_ONCE
+        groups = grouped(self.plan.contenders)
+        opening = {name: self._process(name) for name in groups} if at_once else {}
+        for resident, names in groups.items():
             before, began = used_bytes(), time.monotonic()
-            process = Process(
-                resident, self._spec_of(resident), self._folder, deadline=self._deadline
-            )
+            process = opening.get(resident) or self._process(resident)
             self._process_of |= dict.fromkeys(names, process)
             ready = process.ready()
             seconds = time.monotonic() - began
@@ -169,6 +173,9 @@ class Rounds:
                 )
             )
             self._tell(f"{', '.join(names)}: open after {seconds:.1f} s")
+
+    def _process(self, resident: str) -> Process:
+        return Process(resident, self._spec_of(resident), self._folder, deadline=self._deadline)
 
     def warm(self) -> None:
         """A small file for each, of the same workload.

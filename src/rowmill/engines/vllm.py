@@ -43,7 +43,7 @@ from rowmill.engines.vllm_options import (
     engine_arguments,
     option_mistakes,
 )
-from rowmill.engines.vllm_place import place
+from rowmill.engines.vllm_place import place, pool_of
 from rowmill.engines.vllm_port import Port, has_failed
 from rowmill.rows import Limits, Outcome, Prompts
 from rowmill.tokens import open_tokenizer
@@ -103,6 +103,7 @@ def declare(engine: EngineConfig) -> Limits:
         takes="ids",
         max_model_tokens=engine.max_model_len or context_of(_config(engine)),
         seats=engine.seats or (_GPU_SEATS if has_gpu else _CPU_SEATS),
+        kv_tokens=pool_of(engine),
         starts_slowly=True,
         shares_prefixes=options.enable_prefix_caching is not False,
         sampling=(*_SAMPLING, "lora") if options.loras else _SAMPLING,

@@ -13,12 +13,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.protocol import Placement, Replica
 from rowmill.size import Budget, Gpu, find_gpus, pool_bytes, read_shape, step_times
+from rowmill.size.pool import pool_tokens
 from rowmill.size.shape import ModelShape
 
 MEMORY_SHARE = 0.92
@@ -32,7 +31,6 @@ CORES_A_REPLICA = 2.5
 MIN_POOL_ROWS = 64
 """A replica whose KV cache holds fewer rows than this is not worth its weights."""
 TYPICAL_TOKENS = 300
-MIN_SEATS = 128
 
 
 def place(engine: EngineConfig) -> Placement:
@@ -62,6 +60,22 @@ def place(engine: EngineConfig) -> Placement:
         for _ in range(number)
     ]
     return Placement(replicas, reason=reason)
+
+
+def pool_of(engine: EngineConfig) -> int:
+    """Tokens that the KV caches of all replicas will hold, about; 0 where that is not known."""
+    options, gpus, shape = engine.options, find_gpus(), read_shape(engine.model)
+    if not gpus or shape is None:
+        return 0
+    block = int(options.get("block_size") or 16)
+    number = len(place(engine).replicas)
+    if options.get("num_gpu_blocks_override"):
+        return int(options["num_gpu_blocks_override"]) * block * number
+    budget = step_budget(options, gpus[0], engine.seats)
+    a_token = shape.kv_bytes(kv_dtype=budget.kv_dtype, dtype=budget.dtype)
+    if options.get("kv_cache_memory_bytes"):
+        return int(options["kv_cache_memory_bytes"]) // a_token * min(number, len(gpus))
+    return pool_tokens(shape, gpus[0], budget, replicas=max(1, number // len(gpus))) * number
 
 
 def step_budget(options: Mapping[str, Any], gpu: Gpu, seats: int | None) -> Budget:
@@ -110,8 +124,9 @@ def _number_a_group(
     )
 
 
-PINS = ("num_gpu_blocks_override", "kv_cache_memory_bytes")
-"""Settings that are made for one engine on a GPU. A share of its memory is none: replicas divide it."""
+PINS = ("num_gpu_blocks_override",)
+"""Settings that are made for one engine on a GPU. A share of its memory, or bytes of KV cache, are none: replicas divide
+them."""
 
 
 def number_for(shape: ModelShape, gpu: Gpu, budget: Budget, cores: float) -> tuple[int, str]:
@@ -140,13 +155,15 @@ def _shared_engine(engine: EngineConfig, gpu: Gpu, number: int) -> EngineConfig:
     if number == 1 or shape is None:
         return alone
     budget = step_budget(engine.options, gpu, engine.seats)
-    seats = engine.seats or max(MIN_SEATS, budget.seats // number)
-    budget = msgspec.structs.replace(budget, seats=seats)
+    given = engine.options.get("kv_cache_memory_bytes")
     share = {
-        "kv_cache_memory_bytes": pool_bytes(shape, gpu, budget, replicas=number),
+        "kv_cache_memory_bytes": int(given) // number
+        if given
+        else pool_bytes(shape, gpu, budget, replicas=number),
         # Looked at once, at the start: so much must be free then.
         "gpu_memory_utilization": round(0.9 * budget.memory_share / number, 3),
-        "seats": seats,
+        # Not divided: a step costs a fixed time beside what each row adds, so full engines are quicker.
+        "seats": budget.seats,
     }
     return EngineConfig.model_validate({**alone.model_dump(), **share})
 

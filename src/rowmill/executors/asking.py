@@ -24,7 +24,7 @@ from rowmill.engines.warm import WarmFleet
 from rowmill.errors import StorageError
 from rowmill.feed import Feed
 from rowmill.outcomes import Outcomes
-from rowmill.rows import Prompts
+from rowmill.rows import Limits, Prompts
 from rowmill.storage import Storage
 
 
@@ -53,6 +53,8 @@ class Asking:
         self._receiver: threading.Thread | None = None
         self.error: BaseException | None = None
         """What ended the receiver."""
+        self.limits: Limits | None = None
+        """What the engines say of themselves, once they are open."""
         self.start_s = 0.0
         """How long the start took."""
 
@@ -86,6 +88,7 @@ class Asking:
             path = str(error.filename or record or log)
             raise StorageError(path=path, reason=error.strerror or str(error)) from error
         self._feed.relimit(limits)
+        self.limits = limits
         self.start_s = time.monotonic() - began
         self._receiver = threading.Thread(
             target=self._receive, name="rowmill-receive", daemon=True

@@ -182,6 +182,7 @@ class Worker:
             start_run(self._opened, self._storage)
         if num_good and not self._stop:
             self._asking.start()
+            self._stations.limits = self._asking.limits or self._stations.limits
         self._checked()
 
     def _checked(self) -> None:

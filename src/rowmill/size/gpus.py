@@ -9,6 +9,7 @@ times 0.75 and bandwidths times 0.85; memory as the driver tells it.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 
 import msgspec
@@ -52,6 +53,8 @@ TABLE = {
 
 def find_gpus() -> list[Gpu]:
     """The GPUs this process may use, in the driver's order; empty where there are none."""
+    if shutil.which(_QUERY[0]) is None:
+        return []
     try:
         found = subprocess.run(_QUERY, capture_output=True, check=True, timeout=_PATIENCE_S)
     except (OSError, subprocess.SubprocessError):
