@@ -154,8 +154,11 @@ class Rounds:
         """
         at_once = self.plan.spec.settings.keys() >= AT_ONCE
         groups = grouped(self.plan.contenders)
-        opening = {name: self._process(name) for name in groups} if at_once else {}
+        opening: dict[str, Process] = {}
         for resident, names in groups.items():
+            if at_once and self._process_of and not opening:
+                # The first one alone compiled what all need.
+                opening = {name: self._process(name) for name in self._not_open(groups)}
             before, began = used_bytes(), time.monotonic()
             process = opening.get(resident) or self._process(resident)
             self._process_of |= dict.fromkeys(names, process)
@@ -173,6 +176,14 @@ class Rounds:
                 )
             )
             self._tell(f"{', '.join(names)}: open after {seconds:.1f} s")
+
+    def _not_open(self, groups: dict[str, list[str]]) -> list[str]:
+        """Processes of contenders that are not there yet."""
+        return [
+            resident
+            for resident, names in groups.items()
+            if not any(name in self._process_of or name in self._failed for name in names)
+        ]
 
     def _process(self, resident: str) -> Process:
         return Process(resident, self._spec_of(resident), self._folder, deadline=self._deadline)
