@@ -31,6 +31,8 @@ class Feed:
         """Rows answered a second, smoothed."""
         self._since, self._answered_since = clock(), 0
         self.in_flight = self.answered_rows = self._sent_rows = self._sent_tokens = 0
+        self._prompt_tokens = self._cached_tokens = 0
+        """Of rows answered: what was found in the cache, rows share and do not hold apiece."""
         self._changed = threading.Condition()
 
     @property
@@ -64,9 +66,11 @@ class Feed:
             self._sent_rows += rows
             self._sent_tokens += tokens
 
-    def answered(self, rows: int) -> None:
-        """Count rows answered, and learn the rate."""
+    def answered(self, rows: int, *, prompt_tokens: int = 0, cached_tokens: int = 0) -> None:
+        """Count rows answered, and learn the rate and what they share."""
         with self._changed:
+            self._prompt_tokens += prompt_tokens
+            self._cached_tokens += cached_tokens
             self.in_flight -= rows
             self.answered_rows += rows
             self._learn(rows)
@@ -83,7 +87,8 @@ class Feed:
         if self.in_flight + rows > self.target_rows:
             return False
         pool = self._limits.kv_tokens
-        mean_tokens = self._sent_tokens / max(self._sent_rows, 1)
+        own_share = 1 - self._cached_tokens / max(self._prompt_tokens, 1)
+        mean_tokens = self._sent_tokens / max(self._sent_rows, 1) * own_share
         return not pool or self.in_flight * mean_tokens < POOL_SHARE * pool
 
     def _learn(self, rows: int) -> None:

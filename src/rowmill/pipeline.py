@@ -52,6 +52,8 @@ class Valid(msgspec.Struct):
     rejects: list[Outcome]
     ends: list[tuple[int, int]]
     num_rows: int
+    num_bytes: int = 0
+    """Of the lines they came from."""
 
 
 class Window(msgspec.Struct):
@@ -77,7 +79,8 @@ class Stations:
         self.recipe, self.measure, self.places = recipe, measure, places
         self.num_read = self.num_rejected = 0
         """Rows of windows planned so far, and those of them that fell out."""
-        self._num_validated = 0
+        self.num_validated = 0
+        """Rows read and validated, measured or not."""
         self.num_missing = 0
         self.first_missing: Outcome | None = None
         """Rows that lack the column the job asks with."""
@@ -224,8 +227,8 @@ class Stations:
             rejects.append(rejected(key, error))
 
         requests = self._unrepeated(each(rows, self.recipe, reject), reject)
-        self._num_validated += len(rows)
-        return Valid(requests, rejects, ends, num_rows=len(rows))
+        self.num_validated += len(rows)
+        return Valid(requests, rejects, ends, len(rows), _size(rows))
 
     def _not_done(
         self, chunk: list[AnyRow | BadLine], done: set[int]
@@ -248,7 +251,7 @@ class Stations:
             return requests
         id_of = {r.key: r.id for r in requests}
         for key, first in pairs:
-            if self._num_validated < self.job.validate_.first_rows:
+            if self.num_validated < self.job.validate_.first_rows:
                 self.duplicates.setdefault(id_of[key], [first]).append(key)
             reason = f"id {id_of[key].decode()[:80]} was met before, at {self.places.place_of(first)}"
             reject(key, InvalidRow(reason=reason))

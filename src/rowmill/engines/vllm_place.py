@@ -10,7 +10,8 @@ Source: FACTS 1: with a 0.5B model four engines on one H200 did 3.5 times the ro
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from rowmill import errors
@@ -40,7 +41,7 @@ def place(engine: EngineConfig) -> Placement:
         ConfigError: more GPUs are asked for than there are.
     """
     options = engine.options
-    gpus = find_gpus()
+    gpus = _gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
     if not gpus:
         return Placement([Replica(_without_replicas(engine))])
     width = int(options.get("tensor_parallel_size") or 1) * int(
@@ -64,7 +65,11 @@ def place(engine: EngineConfig) -> Placement:
 
 def pool_of(engine: EngineConfig) -> int:
     """Tokens that the KV caches of all replicas will hold, about; 0 where that is not known."""
-    options, gpus, shape = engine.options, find_gpus(), read_shape(engine.model)
+    options, gpus, shape = (
+        engine.options,
+        _gpus(os.environ.get("CUDA_VISIBLE_DEVICES")),
+        read_shape(engine.model),
+    )
     if not gpus or shape is None:
         return 0
     block = int(options.get("block_size") or 16)
@@ -101,7 +106,7 @@ def _named(options: Mapping[str, Any], name: str) -> str:
 
 
 def _number_a_group(
-    engine: EngineConfig, group: list[Gpu], *, num_groups: int
+    engine: EngineConfig, group: Sequence[Gpu], *, num_groups: int
 ) -> tuple[int, str]:
     """Replicas on each group of GPUs, and why so many."""
     options = engine.options
@@ -174,8 +179,14 @@ def _without_replicas(engine: EngineConfig) -> EngineConfig:
     return EngineConfig.model_validate(tree)
 
 
-def _sees(group: list[Gpu]) -> dict[str, str]:
+def _sees(group: Sequence[Gpu]) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ",".join(str(gpu.index) for gpu in group)}
+
+
+@lru_cache(maxsize=4)
+def _gpus(_: str | None) -> tuple[Gpu, ...]:
+    """The GPUs of this process; asking the driver takes up to a second."""
+    return tuple(find_gpus())
 
 
 def _cores() -> int:

@@ -124,6 +124,9 @@ class Asking:
             for outcomes in self._fleet.outcomes():
                 if len(outcomes):
                     self._put(outcomes)
-                    self._feed.answered(len(outcomes))
+                    prompt, cached, _ = outcomes.tokens.sum(axis=1, dtype=int).tolist()
+                    self._feed.answered(
+                        len(outcomes), prompt_tokens=prompt, cached_tokens=cached
+                    )
         except BaseException as error:
             self.error = error

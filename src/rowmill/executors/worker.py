@@ -18,7 +18,6 @@ from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Note
 from rowmill.executors.asking import Asking
 from rowmill.executors.claims import Claims
-from rowmill.executors.firstrows import check_first_rows
 from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
 from rowmill.executors.stopping import Stop
 from rowmill.executors.telling import engine_queues, progress_event
@@ -36,8 +35,8 @@ LOOKAHEAD_BYTES = 96 * 2**20
 """Rows that are checked before the engine is started, at most: 200,000 of up to 100 tokens fit in."""
 AHEAD_BYTES = 32 * 2**20
 """Planned rows that may wait once it runs; so many more are read while it starts."""
-MAX_VALID = 2
-"""Windows that may wait to be measured: reading goes on while others are tokenised."""
+VALID_BYTES = 8 * 2**20
+"""Text of rows that may wait to be measured: reading goes on while others are tokenised."""
 TICK_S = 0.2
 GAUGE_S = 1.0
 
@@ -70,7 +69,8 @@ class Worker:
         self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
         self._stations = stations_of(opened)
         self._feed = Feed(opened.words.limits, prove_rows=job.run.max_failed_after)
-        self._valid: Buffer[Valid] = Buffer(MAX_VALID)
+        starts_slowly = opened.words.limits.starts_slowly
+        self._valid: Buffer[Valid] = Buffer(LOOKAHEAD_BYTES if starts_slowly else VALID_BYTES)
         self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES + AHEAD_BYTES)
         self._asking = Asking(job.engine, storage, self._feed, put=self._tasks.put, warm=warm)
         self._claims = Claims(storage, self._leases, self._tasks, opened, again)
@@ -100,7 +100,7 @@ class Worker:
             claims = self._claims.rows(
                 self._has_enough, lambda: self._is_over or bool(self._stop)
             )
-            fill(self._valid, self._stations.validated(claims), _one, name="rowmill-read")
+            fill(self._valid, self._stations.validated(claims), _size_of, name="rowmill-read")
             planned = chain.from_iterable(map(self._stations.planned, drain(self._valid)))
             fill(self._buffer, planned, _bytes_of, name="rowmill-measure")
             keeper = None
@@ -174,15 +174,25 @@ class Worker:
         self._checked()
 
     def _start_early(self) -> None:
-        """Start an engine that takes long while rows are tokenised: the first rows are checked apart from that."""
-        num_good = check_first_rows(
-            self._opened, list(self._claims.todo), lambda: bool(self._stop)
-        )
+        """Start an engine that takes long as soon as the first rows are validated: they are tokenised meanwhile.
+
+        What would refuse the job shows before rows are tokenised; one window is, to see that there is something to ask.
+        """
+        stations, wanted = self._stations, self._job.validate_.first_rows
+        while not self._stop and not self._valid.wait(
+            lambda: stations.num_validated >= wanted or self._valid.is_full, TICK_S
+        ):
+            pass
+        while not self._stop and not self._buffer.wait(lambda: stations.num_tokens > 0, TICK_S):
+            pass
         if self._opened.is_new:
+            stations.check_duplicates()
+            stations.check_any_asked()
             start_run(self._opened, self._storage)
-        if num_good and not self._stop:
+        if stations.num_tokens and not self._stop:
             self._asking.start()
-            self._stations.limits = self._asking.limits or self._stations.limits
+            stations.limits = self._asking.limits or stations.limits
+        self._valid.bound(VALID_BYTES)
         self._checked()
 
     def _checked(self) -> None:
@@ -345,8 +355,8 @@ class Worker:
         }
 
 
-def _one(_: object) -> float:
-    return 1.0
+def _size_of(valid: Valid) -> float:
+    return valid.num_bytes + 1.0
 
 
 def _bytes_of(window: Window) -> float:

@@ -8,6 +8,7 @@ Memory: the vocabulary, and one batch.
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 from rowmill.config import EngineConfig
@@ -57,6 +58,19 @@ def _open_at(path: Path, setting: str) -> Tokenizer:
         from rowmill.tokens.gguf_vocabulary import open_gguf
 
         return open_gguf(path)
+    return _open_folder(path, setting, _state_of(path))
+
+
+@lru_cache(maxsize=2)
+def _open_folder(path: Path, setting: str, _: tuple[tuple[str, int, int], ...]) -> Tokenizer:
+    """A vocabulary takes most of a second to load: a program that runs job after job opens it once."""
     from rowmill.tokens.hugging_face import open_folder
 
     return open_folder(path, setting)
+
+
+def _state_of(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Size and time of the files that a tokenizer is read from."""
+    files = [path] if path.is_file() else sorted(path.glob("*.j*"))
+    states = [(file.name, file.stat()) for file in files if file.is_file()]
+    return tuple((name, state.st_size, state.st_mtime_ns) for name, state in states)

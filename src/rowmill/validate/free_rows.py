@@ -6,7 +6,7 @@ from typing import Any
 
 from rowmill.config import Job
 from rowmill.errors import InvalidRow, MissingColumn
-from rowmill.rows import AnyRow, Request, TableRow
+from rowmill.rows import AnyRow, Request, Sampling, TableRow
 from rowmill.validate.asked import CHECKS
 from rowmill.validate.batch_lane import BatchLane
 from rowmill.validate.batch_lines import batch_request, is_batch_line
@@ -14,6 +14,7 @@ from rowmill.validate.ids import canonical_id
 from rowmill.validate.lane import ABSENT, LEAVE, Lane
 from rowmill.validate.lines import Columns, names, value_of
 from rowmill.validate.rules import Rules
+from rowmill.validate.sampled_lane import SampledLane
 from rowmill.validate.shapes import (
     Asked,
     ids_request,
@@ -46,6 +47,9 @@ class FreeRows:
         self.used = frozenset(("url", "method", "custom_id", "tools", *CHECKS))
         self._batch_lane = BatchLane(rules.way)
         self._lane = Lane(("prompt",), self._id_column, never=never, prefix=rules.prefix)
+        self._sampled_lane = SampledLane(
+            rules.samplings, self._id_column, never=never, prefix=rules.prefix
+        )
         self._table_lane = TableLane(
             ("prompt",), rules.ids.names, never=never - {*rules.ids.names}, prefix=rules.prefix
         )
@@ -62,16 +66,23 @@ class FreeRows:
             seen: Any = self._lane.decode(row.line)
             text, raw = seen.text0, seen.id
         except (*LEAVE, AttributeError):
-            return self._long_way(row)
+            return self._sampled(row)
         if not text:  # absent, or empty
             return self._long_way(row)
         id = b"" if raw is ABSENT else canonical_id(bytes(raw), self._id_column)
         return self._of_text(row, text, id)
 
-    def _of_text(self, row: AnyRow, text: str, id: bytes) -> Request:
+    def _sampled(self, row: AnyRow) -> Request:
+        """A row with sampling of its own, or one that must take the long way."""
+        found = self._sampled_lane.read(row) if self._sampled_lane.is_taught else None
+        return self._of_text(row, *found) if found else self._long_way(row)
+
+    def _of_text(
+        self, row: AnyRow, text: str, id: bytes, sampling: Sampling | None = None
+    ) -> Request:
         if self._is_plain:
-            return Request(row.key, self._of_job, id, text)
-        return text_request(self._rules.way, Asked(row.key, id, self._of_job), text)
+            return Request(row.key, sampling or self._of_job, id, text)
+        return text_request(self._rules.way, Asked(row.key, id, sampling or self._of_job), text)
 
     def _long_way(self, row: AnyRow) -> Request:
         rules = self._rules
@@ -94,7 +105,10 @@ class FreeRows:
         if field != "prompt":
             return messages_request(rules.way, asked, columns[field], field, tools)
         request = prompt_request(rules.way, asked, columns[field], field, tools)
-        self._lane.learn(columns)
+        if own and not tools:
+            self._sampled_lane.learn(columns, own)
+        else:
+            self._lane.learn(columns)
         return request
 
     def _only_field(self, columns: Columns) -> str:

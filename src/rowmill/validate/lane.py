@@ -31,7 +31,13 @@ class Lane:
     """Decodes rows of known columns; see the module."""
 
     def __init__(
-        self, texts: Sequence[str], id_column: str, *, never: Collection[str], prefix: str
+        self,
+        texts: Sequence[str],
+        id_column: str,
+        *,
+        never: Collection[str],
+        prefix: str,
+        raws: Sequence[str] = (),
     ) -> None:
         """A lane that knows no carried column yet.
 
@@ -40,16 +46,18 @@ class Lane:
             id_column: Column of the id: attribute `id`, JSON text.
             never: Columns that mean something, never to be learnt.
             prefix: Names that begin so are never learnt either.
+            raws: Columns that may be there, whatever they hold: attributes `raw0`, `raw1`, ..., JSON text.
         """
         self._fixed: list[Field] = [
             (f"text{i}", column, str | msgspec.UnsetType) for i, column in enumerate(texts)
         ]
+        self._fixed += [(f"raw{i}", column, Raw) for i, column in enumerate(raws)]
         self._fixed.append(("id", id_column, Raw))
         self._never = frozenset(never)
         self._prefix = prefix
         self._carried: dict[str, None] = {}
         # A column of two meanings needs thought: then the long way is the only one.
-        self._is_open = self._never.isdisjoint((*texts, id_column))
+        self._is_open = self._never.isdisjoint((*texts, *raws, id_column))
         self.decode: Callable[[bytes], Any]
         self._rebuild()
 
