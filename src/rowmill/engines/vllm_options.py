@@ -106,7 +106,7 @@ class VllmOptions(Options):
     max_lora_rank: int | None = Field(default=None, gt=0)
     """Highest rank of an adapter. None: what the adapters' files say."""
     front_end: Literal["direct", "public"] = "direct"
-    """`direct`: plain rows pass by vLLM's own front end, a third of the processor time. `public`: none does."""
+    """`direct`: plain rows pass by vLLM's own front end, a quarter of the processor time. `public`: none does."""
 
 
 def option_mistakes(engine: EngineConfig) -> list[str]:
