@@ -22,7 +22,7 @@ import msgspec
 from rowmill import engines, rundir
 from rowmill.config import Job
 from rowmill.errors import BadJob, BadOutput, BadSource, ConfigError, InputChanged, RunMismatch
-from rowmill.events import Planned
+from rowmill.events import MAX_NAMED_FILES, Planned
 from rowmill.executors.identity import identity
 from rowmill.measure import Measure, has_template, open_measure
 from rowmill.pipeline import Stations
@@ -348,6 +348,7 @@ def planned_event(opened: Opened, stations: Stations, *, resumed: int) -> Planne
     return Planned(
         engine=opened.words.limits.about or opened.words.job.engine.name,
         files=len(opened.record.files),
+        names=[file.name for file in opened.record.files[:MAX_NAMED_FILES]],
         lines_in=opened.cut.num_lines,
         resumed=resumed,
         checked=stations.num_read,
