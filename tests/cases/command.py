@@ -79,15 +79,18 @@ def rowmill(
     changes: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     limit_s: float = LIMIT_S,
+    as_json: bool = True,
 ) -> Finished:
     """Run a command to its end.
 
     Args:
         before: words before the command, such as `setpriv ...`.
         changes: of the environment.
+        as_json: with `--json`; else it speaks as to people.
     """
+    words = command_line(verb, arguments, before)
     done = subprocess.run(
-        command_line(verb, arguments, before),
+        words if as_json else words[:-1],
         capture_output=True,
         check=False,
         env=environment(changes),

@@ -25,6 +25,7 @@ from tokenizers import Tokenizer as Library
 
 from rowmill.errors import ConfigError
 from rowmill.rows import Ids
+from rowmill.tokens.longest import longest_token
 from rowmill.tokens.protocol import Stops
 
 _NAMED = (
@@ -67,6 +68,7 @@ class JsonTokenizer:
         self.special_ids = tuple(number for number, _ in self._added.values())
         size = self._library.get_vocab_size(with_added_tokens=True)
         self.vocab_size = max((size, *(number + 1 for number in self.special_ids)))
+        self.longest_token = longest_token(json.loads(description))
         self.digest = xxhash.xxh3_128_hexdigest(description.encode())
 
     def encode_batch(self, texts: Sequence[str], *, add_special: bool) -> tuple[Ids, Stops]:

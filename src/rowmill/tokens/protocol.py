@@ -35,6 +35,8 @@ class Tokenizer(Protocol):
     """One past the largest id."""
     max_model_tokens: int
     """Context length the model's files tell; 0 where they do not."""
+    longest_token: int
+    """Most bytes of text that one token stands for; 0 where there is no such bound."""
     digest: str
     """Changes whenever the same text could become other ids."""
 
