@@ -77,9 +77,33 @@ def as_table(lines: Sequence[bytes]) -> pa.Table:
 def converted(source: Path, folder: Path, format_: str) -> Path:
     """The rows of a JSON Lines file as a file of another format, with the same stem."""
     suffix, write = _WRITERS[format_]
+    folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{source.stem}{suffix}"
     write([line.strip() for line in source.read_bytes().splitlines() if line.strip()], target)
     return target
+
+
+def convert_rows(rows: Sequence[Record], folder: Path, format_: str) -> Path:
+    """Rows as a file `input` of a format."""
+    _, write = _WRITERS[format_]
+    target = folder / f"input{suffix_of(format_)}"
+    write([json.dumps(row, ensure_ascii=False).encode() for row in rows], target)
+    return target
+
+
+def suffix_of(format_: str) -> str:
+    """What files of a format end in."""
+    return _WRITERS[format_][0]
+
+
+def moved(expected: Sequence[Record], file: Path, format_: str) -> list[Record]:
+    """What is expected of rows in `input.jsonl`, for the same rows in another file."""
+    told = []
+    for record in expected:
+        name, _, line = str(record["id"]).rpartition(":")
+        is_place = name.endswith(".jsonl")
+        told.append({**record, "id": place(file, format_, int(line))} if is_place else record)
+    return told
 
 
 def place(file: Path, format_: str, row: int) -> str:
