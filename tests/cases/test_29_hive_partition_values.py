@@ -77,9 +77,7 @@ def test_values_are_the_texts_of_the_folders(
 ) -> None:
     source = table(tmp_path, suffix)
 
-    finished = run(
-        source, tmp_path / "out", endpoint=serve(), sets={"output.format": format_}
-    )
+    finished = run(source, tmp_path / "out", endpoint=serve(), sets={"output.format": format_})
     records = check_whole(finished, tmp_path / "out", 4)
 
     assert finished.code == OK
@@ -117,7 +115,12 @@ def test_switched_off_there_are_none(tmp_path: Path, suffix: str) -> None:
     records = check_whole(finished, tmp_path / "out", 4)
 
     own = [{k for k in r if not k.startswith("rowmill_")} for r in records]
-    assert own == [{"id", "prompt"}, {"id", "prompt"}, {"id", "prompt", "region"}, {"id", "prompt"}]
+    assert own == [
+        {"id", "prompt"},
+        {"id", "prompt"},
+        {"id", "prompt", "region"},
+        {"id", "prompt"},
+    ]
 
 
 def test_check_tells_of_the_clash(tmp_path: Path) -> None:

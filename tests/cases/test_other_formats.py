@@ -95,9 +95,7 @@ def test_03_rows_with_limits_of_their_own(tmp_path: Path, serve: Serve, format_:
 
 @pytest.mark.parametrize("format_", formats(OF_LINES, "array"))
 def test_04_odd_prompts_as_lines(tmp_path: Path, serve: Serve, format_: str) -> None:
-    finished = run(
-        converted(case("04"), tmp_path, format_), tmp_path / "out", endpoint=serve()
-    )
+    finished = run(converted(case("04"), tmp_path, format_), tmp_path / "out", endpoint=serve())
 
     assert differences(expected("04"), check_whole(finished, tmp_path / "out", 20)) == []
 
@@ -110,9 +108,7 @@ def test_04_odd_prompts_in_a_column(tmp_path: Path, serve: Serve, format_: str) 
     rows = [r for r in rows if "messages" not in r and (format_ != "csv" or "prompt" in r)]
     endpoint, ids = serve(), {row["id"] for row in rows}
 
-    finished = run(
-        convert_rows(rows, tmp_path, format_), tmp_path / "out", endpoint=endpoint
-    )
+    finished = run(convert_rows(rows, tmp_path, format_), tmp_path / "out", endpoint=endpoint)
     records = check_whole(finished, tmp_path / "out", len(rows))
 
     assert differences([r for r in expected("04") if r["id"] in ids], records) == []
@@ -255,10 +251,14 @@ def test_43_changed_files_are_refused_by_name(tmp_path: Path, format_: str) -> N
 @pytest.mark.parametrize("format_", EVERY)
 @pytest.mark.parametrize("target", ["jsonl", "parquet"])
 def test_54_memory_stays_bounded(tmp_path: Path, format_: str, target: str) -> None:
-    rows = [{"id": f"c{n:06d}", "prompt": f"item {n} " + "padding " * 60} for n in range(200_000)]
+    rows = [
+        {"id": f"c{n:06d}", "prompt": f"item {n} " + "padding " * 60} for n in range(200_000)
+    ]
     source, out = convert_rows(rows, tmp_path, format_), tmp_path / "out"
     sets = {"engine.tokenizer": "bytes", "engine.model": "tiny", "sampling.max_tokens": 16}
-    process = start(job(source, out, sets={**sets, "output.format": target}), tmp_path / "words")
+    process = start(
+        job(source, out, sets={**sets, "output.format": target}), tmp_path / "words"
+    )
     watch = MemoryWatch(process.pid)
     try:
         code = process.wait(280)
@@ -274,9 +274,7 @@ def test_54_memory_stays_bounded(tmp_path: Path, format_: str, target: str) -> N
 @pytest.mark.parametrize("format_", formats((*TABLES, *OF_LINES), "parquet"))
 def test_61_all_failed_is_told(tmp_path: Path, serve: Serve, format_: str) -> None:
     """Batch lines whose body is a struct."""
-    finished = run(
-        converted(case("61"), tmp_path, format_), tmp_path / "out", endpoint=serve()
-    )
+    finished = run(converted(case("61"), tmp_path, format_), tmp_path / "out", endpoint=serve())
     records = check_whole(finished, tmp_path / "out", 9)
 
     assert finished.code == SOME_FAILED

@@ -53,9 +53,7 @@ class Encoder:
         self._needs_template = needs_template
         self._controls = ControlTokens(tokenizer.specials)
         self._limit = limit
-        self._most_chars = (
-            max(limit * tokenizer.longest_token, COUNTED_CHARS) if limit else 0
-        )
+        self._most_chars = max(limit * tokenizer.longest_token, COUNTED_CHARS) if limit else 0
         self.control_rows = 0
         """Rows so far whose data holds control tokens of the vocabulary."""
 

@@ -1,7 +1,8 @@
 """Parquet file -> Shards of rows -> Tables.
 
 Promises: every row of the file belongs to one shard; rows come in their order, types and values as the file
-has them; times kept as INT96 (Spark) are exact to the microsecond, finer ones refuse the file; a file that cannot be read is an error that names it, never a traceback of the library.
+has them; times kept as INT96 (Spark) are exact to the microsecond, and finer ones refuse the file;
+a file that cannot be read is an error that names it, never a traceback of the library.
 Knows nothing of: JSON, the job.
 Memory: a page and a buffer a column, and one batch; the footers of two files. A row group may be any size.
 """
