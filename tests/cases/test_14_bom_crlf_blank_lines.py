@@ -16,7 +16,7 @@ IDS = ["a1", "a2", "b1", "b2", "b3", "c1", "c2"]
 BAD = "b-bom-crlf-blank.jsonl:7"
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
+@pytest.mark.parametrize("format_", ["jsonl", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_seven_answers_and_one_error_at_its_line(
     tmp_path: Path, serve: Serve, format_: str
 ) -> None:

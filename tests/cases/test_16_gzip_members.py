@@ -49,7 +49,13 @@ READ = {
 }
 
 
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name.startswith("split") else pytest.param(name, marks=pytest.mark.slow)
+        for name in READ
+    ],
+)
 def test_all_rows_of_all_members_are_answered(tmp_path: Path, serve: Serve, name: str) -> None:
     content, ids = READ[name]
     (tmp_path / name).write_bytes(content)
@@ -80,6 +86,21 @@ def test_a_damaged_file_is_refused_by_name_and_none_of_it_asked(
     assert name in words
     assert said in words
     assert not out.exists()
+
+
+def test_all_of_them_are_one_folder_of_rows(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, (content, _) in READ.items():
+        (folder / name).write_bytes(content)
+
+    finished = run(folder, tmp_path / "out")
+    records = check_whole(finished, tmp_path / "out", 45)
+
+    assert finished.code == OK
+    assert sorted(r["id"] for r in records) == sorted(
+        i for _, ids in READ.values() for i in ids
+    )
 
 
 def test_a_damaged_file_among_whole_ones_refuses_them_all(tmp_path: Path, serve: Serve) -> None:

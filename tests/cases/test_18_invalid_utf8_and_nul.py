@@ -30,7 +30,14 @@ PROMPTS = {
 }
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "parquet", "arrow"])
+@pytest.mark.parametrize(
+    "format_",
+    [
+        pytest.param("jsonl", marks=pytest.mark.slow),
+        "parquet",
+        pytest.param("arrow", marks=pytest.mark.slow),
+    ],
+)
 def test_three_row_errors_and_five_answers(tmp_path: Path, serve: Serve, format_: str) -> None:
     endpoint = serve()
 
@@ -75,7 +82,7 @@ def test_no_command_prints_a_raw_escape(tmp_path: Path) -> None:
     assert [words for words in spoken if "\x1b" in words or "\x07" in words] == []
 
 
-@pytest.mark.parametrize("engine", ["http", "echo"])
+@pytest.mark.parametrize("engine", ["http", pytest.param("echo", marks=pytest.mark.slow)])
 def test_utf16_is_refused_as_a_whole_by_its_name(
     tmp_path: Path, serve: Serve, engine: str
 ) -> None:

@@ -34,7 +34,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
+@pytest.mark.parametrize("format_", [pytest.param("jsonl", marks=pytest.mark.slow), "parquet"])
 def test_ten_megabytes_are_carried_or_refused_and_not_sent(
     tmp_path: Path, serve: Serve, source: Path, format_: str
 ) -> None:

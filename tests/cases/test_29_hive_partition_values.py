@@ -21,7 +21,7 @@ EXPECTED = read_records(CASE / "expected.jsonl")
 PARTITIONS = {r["id"]: r for r in read_records(CASE / "expected_partitions.jsonl")}
 TEMPLATE = ("--prompt", "Region {region} on {dt}", "--set", "kind=generate")
 SUFFIXES = [".parquet", ".arrow", ".csv", ".jsonl", ".jsonl.gz"]
-FAST = [".parquet", ".csv", ".jsonl.gz"]
+FAST = [".parquet", ".jsonl.gz"]
 
 
 def table(root: Path, suffix: str) -> Path:
@@ -90,7 +90,12 @@ def test_values_are_the_texts_of_the_folders(
 
 
 @pytest.mark.parametrize(
-    "suffix", [".parquet", pytest.param(".jsonl", marks=pytest.mark.slow), ".csv"]
+    "suffix",
+    [
+        ".parquet",
+        pytest.param(".jsonl", marks=pytest.mark.slow),
+        pytest.param(".csv", marks=pytest.mark.slow),
+    ],
 )
 def test_a_template_has_them(tmp_path: Path, serve: Serve, suffix: str) -> None:
     endpoint = serve()
