@@ -53,7 +53,6 @@ class Encoder:
         self._needs_template = needs_template
         self._controls = ControlTokens(tokenizer.specials)
         self._limit = limit
-        self._most_chars = max(limit * tokenizer.longest_token, COUNTED_CHARS) if limit else 0
         self.control_rows = 0
         """Rows so far whose data holds control tokens of the vocabulary."""
 
@@ -76,7 +75,10 @@ class Encoder:
         return not self._controls.may_be_in("\n".join(texts))
 
     def _may_fit(self, texts: Sequence[str]) -> bool:
-        return not self._most_chars or max(map(len, texts), default=0) <= self._most_chars
+        longest = max(map(len, texts), default=0) if self._limit else 0
+        if longest <= COUNTED_CHARS or not self._tokenizer.longest_token:
+            return True
+        return longest <= self._limit * self._tokenizer.longest_token
 
     def _one_by_one(
         self, requests: Sequence[Request], reject: Reject

@@ -68,7 +68,6 @@ class JsonTokenizer:
         self.special_ids = tuple(number for number, _ in self._added.values())
         size = self._library.get_vocab_size(with_added_tokens=True)
         self.vocab_size = max((size, *(number + 1 for number in self.special_ids)))
-        self.longest_token = longest_token(json.loads(description))
         self.digest = xxhash.xxh3_128_hexdigest(description.encode())
 
     def encode_batch(self, texts: Sequence[str], *, add_special: bool) -> tuple[Ids, Stops]:
@@ -115,6 +114,11 @@ class JsonTokenizer:
             yield piece.rstrip() if token.lstrip else piece, number
             start, strip_next = match.end(), token.rstrip
         yield text[start:].lstrip() if strip_next else text[start:], None
+
+    @cached_property
+    def longest_token(self) -> int:
+        """Looked for once a text is so long that it matters: large vocabularies take a while to parse."""
+        return longest_token(json.loads(self._description))
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
