@@ -151,22 +151,33 @@ class TooLong(RowError):
 
     kind = "too_long"
 
-    def __init__(self, *, prompt_tokens: int, asked_tokens: int, limit_tokens: int) -> None:
+    def __init__(
+        self,
+        *,
+        prompt_tokens: int,
+        asked_tokens: int,
+        limit_tokens: int,
+        is_counted: bool = True,
+    ) -> None:
         super().__init__(
-            prompt_tokens=prompt_tokens, asked_tokens=asked_tokens, limit_tokens=limit_tokens
+            prompt_tokens=prompt_tokens,
+            asked_tokens=asked_tokens,
+            limit_tokens=limit_tokens,
+            is_counted=is_counted,
         )
 
     def sentence(self) -> str:
         prompt, asked, limit = (
             self.fields[k] for k in ("prompt_tokens", "asked_tokens", "limit_tokens")
         )
+        at_least = "" if self.fields["is_counted"] else "at least "
         if asked and prompt < limit:
             return (
                 f"{prompt} prompt tokens + {asked} `max_tokens` = {prompt + asked}, limit {limit};"
                 ' lower `max_tokens`, or set `validate.too_long = "clamp_max_tokens"`'
             )
         return (
-            f"{prompt} prompt tokens, limit {limit} with the answer; raise"
+            f"{at_least}{prompt} prompt tokens, limit {limit} with the answer; raise"
             ' `engine.max_model_len`, or set `validate.too_long = "truncate_left"`'
         )
 

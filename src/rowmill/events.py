@@ -7,7 +7,7 @@ Memory: none kept; an event is as good as gone once every listener saw it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -21,11 +21,24 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+MAX_NAMED_FILES = 20
+"""Files of an input that are told by name; the others are counted, and all of them stand in `run.json`."""
+
+
+def files_line(names: Sequence[str], num_files: int) -> str:
+    """The files of an input in words."""
+    named = [name if name.isprintable() else ascii(name)[1:-1] for name in names]
+    more = num_files - len(named)
+    return ", ".join(named) + (f" and {more:,} more" if more else "")
+
+
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """What is about to be done: told once, after the first rows were checked and before the engine starts."""
 
     engine: str
     files: int
+    names: list[str] = []
+    """Of the first files."""
     lines_in: int
     """Lines of the input that belong to the run; blank ones are no rows."""
     resumed: int
@@ -49,6 +62,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
         files = f"{self.files:,} file{'' if self.files == 1 else 's'}"
         yield f"engine  {self.engine}"
         yield f"input   {self.lines_in:,} lines in {files}{resumed}"
+        if self.names and (self.files > 1 or self.notes):
+            yield f"files   {files_line(self.names, self.files)}"
         yield from (f"note    {note}" for note in self.notes)
         yield (
             f"first   {self.checked:,} rows checked: {self.bad:,} bad,"

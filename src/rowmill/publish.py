@@ -78,7 +78,7 @@ def publish(
         if not form.is_lines:
             from rowmill.join.columns import carried_columns
 
-            columns = carried_columns(run_limits(cut), form, prefix, answers=answers)
+            columns = carried_columns(column_limits(cut), form, prefix, answers=answers)
         specs = cut_parts(cut, commits, prefix, part_bytes, form)
         try:
             parts = _write_parts(storage, [_with(spec, columns) for spec in specs])
@@ -230,6 +230,11 @@ def _not_held(name: str, form: Form, error: Exception) -> StorageError:
 def run_limits(cut: Cut) -> list[tuple[Shard, int]]:
     """Shards of the run, with one past the last ordinal that belongs to it."""
     return [(shard, stop) for shard, _, stop in Places(cut).all_slices()]
+
+
+def column_limits(cut: Cut) -> list[tuple[Shard, int]]:
+    """Shards whose columns results have: those of rows, or all where there is no row at all."""
+    return run_limits(cut) or [(shard, 0) for shard in cut.shards]
 
 
 def cut_parts(

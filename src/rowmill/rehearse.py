@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rowmill.config import Job
+from rowmill.events import MAX_NAMED_FILES, files_line
 from rowmill.executors.opening import (
     Opened,
     check_places,
@@ -43,6 +44,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     engine: str
     files: int
+    names: list[str]
+    """Of the first files."""
     rows: int
     bad_rows: int
     bad: list[tuple[str, str, str]]
@@ -67,6 +70,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         """The report for people."""
         yield f"engine    {self.engine}"
         yield f"input     {_count(self.rows, 'row')} in {_count(self.files, 'file')}"
+        if self.names and (self.files > 1 or self.notes):
+            yield f"files     {files_line(self.names, self.files)}"
         yield from (f"note      {note}" for note in self.notes)
         yield f"to ask    {_count(self.asked_rows, 'row')}, {self.prompt_tokens:,} prompt tokens"
         if self.prompt_tokens:
@@ -172,6 +177,7 @@ class _Tally:
         return Report(
             engine=opened.words.limits.about or opened.words.job.engine.name,
             files=len(opened.record.files),
+            names=[file.name for file in opened.record.files[:MAX_NAMED_FILES]],
             rows=self._rows,
             bad_rows=num_bad,
             bad=[

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.cases.compare import Record, read_records
 from tests.cases.endpoint import Endpoint
+from tests.cases.formats import records_of
 
 ROOT = Path(__file__).resolve().parents[2]
 INPUTS = Path(__file__).resolve().parent / "inputs"
@@ -78,15 +79,18 @@ def rowmill(
     changes: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     limit_s: float = LIMIT_S,
+    as_json: bool = True,
 ) -> Finished:
     """Run a command to its end.
 
     Args:
         before: words before the command, such as `setpriv ...`.
         changes: of the environment.
+        as_json: with `--json`; else it speaks as to people.
     """
+    words = command_line(verb, arguments, before)
     done = subprocess.run(
-        command_line(verb, arguments, before),
+        words if as_json else words[:-1],
         capture_output=True,
         check=False,
         env=environment(changes),
@@ -125,11 +129,11 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def results(out: Path) -> list[Record]:
-    """All records that a finished run published, in order; read strictly."""
+    """All records that a finished run published, lines or tables, in order; read strictly."""
     names = [part["name"] for part in json.loads((out / "done.json").read_bytes())["parts"]]
-    files = sorted((out / "results").glob("*.jsonl"))
+    files = sorted((out / "results").iterdir())
     assert [f"results/{file.name}" for file in files] == names
-    return [record for file in files for record in read_records(file)]
+    return [record for file in files for record in records_of(file)]
 
 
 def exported(out: Path, target: Path) -> list[Record]:

@@ -12,8 +12,9 @@ EVERY_S = 0.1
 class MemoryWatch:
     """Looks at a process tree's resident memory until it ends or is told to stop."""
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
+    def __init__(self, pid: int, *, own: bool = False) -> None:
+        """A look at `pid` and all below it; `own`: without pages of files, which several may share."""
+        self._pid, self._entry = pid, "RssAnon:" if own else "VmRSS:"
         self.seen: list[int] = []
         """Bytes, one look after the other."""
         self._stop = threading.Event()
@@ -28,7 +29,7 @@ class MemoryWatch:
 
     def _look(self) -> None:
         while not self._stop.wait(EVERY_S):
-            self.seen.append(sum(map(resident_bytes, tree(self._pid))))
+            self.seen.append(sum(resident_bytes(p, self._entry) for p in tree(self._pid)))
 
 
 def tree(pid: int) -> list[int]:
@@ -43,10 +44,10 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int, entry: str = "VmRSS:") -> int:
     """Resident memory of one process; 0 where it is gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(entry))

@@ -22,10 +22,11 @@ from tests.cases.command import (
     run,
     start,
 )
-from tests.cases.compare import Record, read_records
+from tests.cases.compare import Record, differences, read_records
 from tests.cases.endpoint import Serve, wait_until
 
 CASE = INPUTS / "25"
+EXPECTED = read_records(CASE / "expected.jsonl")
 SOURCES = {"input.jsonl": ["input.jsonl"], "late_type.jsonl": ["late_type.jsonl"],
            "late_key": ["late_key/part1.jsonl", "late_key/part2.jsonl"]}  # fmt: skip
 
@@ -69,6 +70,21 @@ def test_tables_carry_every_value(tmp_path: Path, name: str, format_: str) -> No
             assert value_of(value, is_text=is_text) == row.get(key)
     for file in sorted((out / "results").iterdir()):
         (pl.read_parquet if format_ == "parquet" else pl.read_ipc)(file)
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
+def test_answers_are_those_of_the_prompts(tmp_path: Path, serve: Serve, format_: str) -> None:
+    finished = run(
+        CASE / "input.jsonl",
+        tmp_path / "out",
+        endpoint=serve(),
+        sets={"output.format": format_},
+    )
+    records = check_whole(finished, tmp_path / "out", 12)
+
+    assert differences(EXPECTED, records) == []
+    rows = read_records(CASE / "input.jsonl")
+    assert [record.get("meta") for record in records] == [row.get("meta") for row in rows]
 
 
 def value_of(value: Any, *, is_text: bool) -> Any:

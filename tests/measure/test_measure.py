@@ -16,6 +16,7 @@ from rowmill.rows import Limits, Request, Sampling
 from rowmill.tokens import ByteTokenizer
 from tests.measure.measured import (
     ALL,
+    GOLDEN,
     PLAIN,
     WIRE,
     Case,
@@ -26,6 +27,7 @@ from tests.measure.measured import (
 )
 from tests.strategies import TEXTS
 
+CHAT = GOLDEN / "cases" / "06-tool-arguments-are-a-string" / "template.jinja"
 POLICIES = ["error", "clamp_max_tokens", "truncate_left", "truncate_right"]
 
 
@@ -256,3 +258,29 @@ def test_where_conversations_can_be_rendered() -> None:
     assert not has_template(Job(), ByteTokenizer())
     assert not has_template(Job(), None)
     assert has_template(Job.model_validate({"engine": {"chat_template": "x"}}), ByteTokenizer())
+
+
+@pytest.mark.parametrize("limits", [ALL, WIRE])
+@pytest.mark.parametrize("kind", ["text", "chat"])
+def test_a_text_that_surely_does_not_fit_is_not_counted(limits: Limits, kind: str) -> None:
+    long = "lorem ipsum " * 200_000
+    chat = Request(key=1, sampling=PLAIN, messages=[{"role": "user", "content": long}])
+    request = chat if kind == "chat" else texts(long)[0]
+    measure = opened(limits, engine={"chat_template": str(CHAT)})
+
+    prompts, errors = measured(measure, [*texts("a"), request, *texts("b")])
+
+    assert len(prompts) == 2
+    assert list(errors) == [1]
+    assert errors[1].kind == "too_long"
+    assert f"at least {len(long) // len('<|im_start|>')}"[:-1] in str(errors[1])
+    assert "limit 512" in str(errors[1])
+
+
+def test_what_is_to_be_cut_is_encoded_however_long() -> None:
+    measure = opened(validate={"too_long": "truncate_right"}, engine={"max_model_len": 8})
+
+    prompts, errors = measured(measure, texts("b" * 1_500_000))
+
+    assert errors == {}
+    assert len(prompts.ids) == 7

@@ -290,3 +290,43 @@ def test_a_broken_page_is_an_error_of_the_run(tmp_path: Path) -> None:
 
     with pytest.raises(StorageError, match="cannot be read"):
         list(tables(shard))
+
+
+EDGE_TIMES = [
+    -62_135_596_800_000_000,
+    -11_676_092_154_321_099,
+    -1,
+    None,
+    253_402_300_799_999_999,
+]
+"""Microseconds: the years 1, 1600, 1969 and 9999."""
+
+
+def test_int96_times_outside_of_the_years_of_nanoseconds_are_exact(tmp_path: Path) -> None:
+    times = pa.array(EDGE_TIMES, pa.timestamp("us"))
+    nested: Any = pa.array([[time] for time in EDGE_TIMES], pa.list_(pa.timestamp("us")))
+    table = pa.table({"a.b": times, "n": nested})
+    path = tmp_path / "spark.parquet"
+    parquet.write_table(table, path, use_deprecated_int96_timestamps=True)
+
+    (shard,) = shards_of(path)
+    read = pa.Table.from_batches([table.batch for table in all_of(shard)])
+
+    assert read["a.b"].to_pylist() == times.to_pylist()
+    assert read["n"].to_pylist() == nested.to_pylist()
+    assert schema(str(path)).field("a.b").type == pa.timestamp("us")
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_int96_times_below_the_microsecond_refuse_the_file(
+    tmp_path: Path, nested: bool
+) -> None:
+    times: Any = pa.array([None, 1_000, 2_000, -1], pa.timestamp("ns"))
+    if nested:
+        times = pa.StructArray.from_arrays([times], ["in"])
+    path = tmp_path / "fine.parquet"
+    table = pa.table({"p": list("abcd"), "when": times})
+    parquet.write_table(table, path, use_deprecated_int96_timestamps=True, row_group_size=2)
+
+    with pytest.raises(BadSource, match="column `when` holds INT96 times"):
+        shards_of(path)

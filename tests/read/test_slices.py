@@ -21,8 +21,12 @@ def test_shards_lie_end_to_end(
     starts = np.cumsum([0, *(rows for rows, _ in groups)], dtype=np.int64)
     weights = [weight if rows else 0 for rows, weight in groups]
 
-    shards = sliced(Found("/f", "f", size, 0), "parquet", starts, weights, 4, shard_bytes)
+    folders = (("region", "007"), ("dt", None))
+    file = Found("/f", "f", size, 0, partitions=folders)
 
+    shards = sliced(file, "parquet", starts, weights, 4, shard_bytes)
+
+    assert {shard.partitions for shard in shards} == {folders}
     assert [0, int(starts[-1])] == [shards[0].start, shards[-1].stop]
     assert all(one.stop == two.start for one, two in pairwise(shards))
     assert {shard.start for shard in shards} <= set(starts.tolist())

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
 from rowmill.read import Source, SourceFile, changed, open_recorded, open_source
+from rowmill.read import source as module
 from rowmill.read.jsonl import read_lines
 from rowmill.rows import Row, Shard, pack_key
 
@@ -291,3 +292,14 @@ def test_known_files_are_left_out(tmp_path: Path) -> None:
 
     assert [file.name for file in second.files] == ["b.jsonl"]
     assert [shard.index for shard in second.shards] == [7]
+
+
+def test_many_files_are_told_of_while_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TELL_EVERY_S", 0.0)
+    told: list[str] = []
+
+    open_source(write(tmp_path / "in", a=b"{}", b=b"{}", c=b"{}"), tell=told.append)
+
+    assert told == ["input   1 of 3 files read", "input   2 of 3 files read"]

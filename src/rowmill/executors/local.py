@@ -125,7 +125,14 @@ def _run_owned(
     append: bool = False,
     warm: WarmFleet | None = None,
 ) -> Summary:
-    opened = open_run(job, storage, token=token, is_retry=again is not None, append=append)
+    opened = open_run(
+        job,
+        storage,
+        token=token,
+        is_retry=again is not None,
+        append=append,
+        listen=listen,
+    )
     if opened.words.job.validate_.strict and opened.is_new:
         refuse_bad_rows(opened)
     worker = Worker(

@@ -15,6 +15,7 @@ import platform
 import secrets
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -22,7 +23,7 @@ import msgspec
 from rowmill import engines, rundir
 from rowmill.config import Job
 from rowmill.errors import BadJob, BadOutput, BadSource, ConfigError, InputChanged, RunMismatch
-from rowmill.events import Planned
+from rowmill.events import MAX_NAMED_FILES, Listener, Note, Planned
 from rowmill.executors.identity import identity
 from rowmill.measure import Measure, has_template, open_measure
 from rowmill.pipeline import Stations
@@ -160,13 +161,20 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 def open_run(
-    job: Job, storage: Storage, *, token: str, is_retry: bool = False, append: bool = False
+    job: Job,
+    storage: Storage,
+    *,
+    token: str,
+    is_retry: bool = False,
+    append: bool = False,
+    listen: Listener | None = None,
 ) -> Opened:
     """Read the input's shape and compare with the run that lies at the output, if one does.
 
     Args:
         is_retry: settings may differ from the run's; the input may not.
         append: files that the run does not know join it; those it knows need not be named again.
+        listen: told how far the reading of many files is.
 
     Raises:
         BadSource: the input cannot be read.
@@ -175,7 +183,9 @@ def open_run(
     found = read_run(storage)
     words = understand(job)
     if found is None:
-        source = open_source(job.source, spool=spool_folder(storage), read=job.read)
+        source = open_source(
+            job.source, spool=spool_folder(storage), read=job.read, tell=_teller(listen)
+        )
         return new_run(words, source, token)
     record, cut_ = found
     moved = changed(record.files, paths=job.source, read=job.read)
@@ -195,11 +205,17 @@ def open_run(
     )
     cut_ = msgspec.structs.replace(cut_, shards=source.shards)
     if append:
-        return _with_new_files(words, record, cut_, spool)
+        return _with_new_files(words, record, cut_, spool, listen)
     return Opened(words, record, cut_, Places(cut_), is_new=False, notes=[])
 
 
-def _with_new_files(words: Words, record: Record, cut_: Cut, spool: Path) -> Opened:
+def _teller(listen: Listener | None) -> Callable[[str], None] | None:
+    return None if listen is None else lambda text: listen(Note(text=text))
+
+
+def _with_new_files(
+    words: Words, record: Record, cut_: Cut, spool: Path, listen: Listener | None
+) -> Opened:
     """The run, joined by the files of the job that it does not know."""
     job = words.job
     if job.run.limit is not None:
@@ -211,6 +227,7 @@ def _with_new_files(words: Words, record: Record, cut_: Cut, spool: Path) -> Ope
         read=job.read,
         known=record.files,
         first_index=len(cut_.shards),
+        tell=_teller(listen),
     )
     if not source.files:
         return Opened(words, record, cut_, Places(cut_), is_new=False, notes=source.notes)
@@ -351,6 +368,7 @@ def planned_event(opened: Opened, stations: Stations, *, resumed: int) -> Planne
     return Planned(
         engine=opened.words.limits.about or opened.words.job.engine.name,
         files=len(opened.record.files),
+        names=[file.name for file in opened.record.files[:MAX_NAMED_FILES]],
         lines_in=opened.cut.num_lines,
         resumed=resumed,
         checked=stations.num_read,

@@ -94,6 +94,7 @@ class Worker:
             EngineDied, StorageError: what was done is kept.
         """
         if not self.has_work:
+            self._begin_without_rows()
             return
         self._began = time.monotonic()
         with self._leases:
@@ -120,6 +121,13 @@ class Worker:
                 self._tasks.discard() if is_other_input else self._tasks.close()
                 self._log.close()
                 self.seconds = time.monotonic() - self._began - self.engine_start_s
+
+    def _begin_without_rows(self) -> None:
+        """An input without a row is a run like any other, but no engine is started for it."""
+        if self._opened.is_new:
+            start_run(self._opened, self._storage)
+            self._tell_plan()
+            self._log.close()
 
     @property
     def engine_start_s(self) -> float:

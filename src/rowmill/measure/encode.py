@@ -13,12 +13,14 @@ from operator import attrgetter
 
 import numpy as np
 
-from rowmill.errors import InvalidRow, RowError
+from rowmill.errors import InvalidRow, RowError, TooLong
 from rowmill.measure.chat import ChatTemplate
 from rowmill.measure.control_tokens import ControlTokens, strings_in, unused_mark
 from rowmill.rows import Ids, Request
 from rowmill.tokens.protocol import Stops, Tokenizer, pack
 
+COUNTED_CHARS = 1 << 20
+"""Texts of up to so many characters are counted to the token, however far too long they are."""
 Reject = Callable[[int, RowError], None]
 _NO_IDS = np.empty(0, np.uint32)
 _spans_of = attrgetter("data_spans")
@@ -34,6 +36,7 @@ class Encoder:
         *,
         data_is_text: bool,
         needs_template: bool,
+        limit: int = 0,
     ) -> None:
         """An encoder of one model.
 
@@ -42,12 +45,14 @@ class Encoder:
             template: Its chat template; None where it has none.
             data_is_text: Control tokens inside data are encoded as plain text.
             needs_template: Without one a conversation is a row error; else it passes uncounted.
+            limit: Tokens of which a text that surely has more is a row error, and not encoded; 0: none.
         """
         self._tokenizer = tokenizer
         self._template = template
         self._data_is_text = data_is_text
         self._needs_template = needs_template
         self._controls = ControlTokens(tokenizer.specials)
+        self._limit = limit
         self.control_rows = 0
         """Rows so far whose data holds control tokens of the vocabulary."""
 
@@ -56,7 +61,7 @@ class Encoder:
     ) -> tuple[Ids, Stops, set[int]]:
         """Ids of each row, and the rows that fell out: those are empty."""
         texts = [request.text for request in requests]
-        if None not in texts and self._is_plain(requests, texts):  # type: ignore[arg-type]
+        if None not in texts and self._is_plain(requests, texts) and self._may_fit(texts):  # type: ignore[arg-type]
             try:
                 return *self._tokenizer.encode_batch(texts, add_special=True), set()  # type: ignore[arg-type]
             except UnicodeEncodeError:
@@ -68,6 +73,12 @@ class Encoder:
         if not any(map(_spans_of, requests)):
             return True
         return not self._controls.may_be_in("\n".join(texts))
+
+    def _may_fit(self, texts: Sequence[str]) -> bool:
+        longest = max(map(len, texts), default=0) if self._limit else 0
+        if longest <= COUNTED_CHARS or not self._tokenizer.longest_token:
+            return True
+        return longest <= self._limit * self._tokenizer.longest_token
 
     def _one_by_one(
         self, requests: Sequence[Request], reject: Reject
@@ -101,7 +112,7 @@ class Encoder:
             return self._given(request.ids)
         if request.messages is not None:
             return self._chat(request)
-        text = request.text or ""
+        text = self._fitting(request.text or "")
         if self._controls.may_be_in(text) and request.data_spans:
             if self._controls.is_in(list(request.data_spans[1::2])):
                 self.control_rows += 1
@@ -129,13 +140,22 @@ class Encoder:
         messages, tools = request.messages or [], request.tools
         data = [list(messages), tools]
         if not self._controls.is_in(data):
-            return _whole(self._template.render(messages, tools))
+            return self._fitting(_whole(self._template.render(messages, tools)))
         self.control_rows += 1
         if not self._data_is_text:
-            return _whole(self._template.render(messages, tools))
+            return self._fitting(_whole(self._template.render(messages, tools)))
         mark = unused_mark(strings_in(data))
         messages, tools = self._controls.broken(data, mark)
         return self._marked(self._template.render(messages, tools), mark, add_special=False)
+
+    def _fitting(self, text: str) -> str:
+        """The text, if it is not surely too long: each of its characters is a byte at least."""
+        if self._may_fit([text]):
+            return text
+        tokens = len(text) // self._tokenizer.longest_token
+        raise TooLong(
+            prompt_tokens=tokens, asked_tokens=0, limit_tokens=self._limit, is_counted=False
+        )
 
     def _marked(self, text: str, mark: str, *, add_special: bool) -> Ids:
         ids, _ = self._tokenizer.encode_marked([_whole(text)], mark, add_special=add_special)

@@ -187,6 +187,7 @@ def open_measure(
             template,
             data_is_text=data_is_text,
             needs_template=not is_wire or rule.policy != "error",
+            limit=0 if rule.cuts else rule.limit,
         ),
         rule,
         is_wire=is_wire,

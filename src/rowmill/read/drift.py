@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rowmill.read.pieces import shown
 from rowmill.rows import Shard
 
 if TYPE_CHECKING:
@@ -25,10 +26,11 @@ def drift_notes(shards: Sequence[Shard]) -> list[str]:
     first_shards = {shard.name: shard for shard in shards if shard.format != "jsonl"}
     if not first_shards or (len(first_shards) == 1 and not any(s.partitions for s in shards)):
         return []
-    from rowmill.read.shards import own_schema
+    from rowmill.read.shards import own_schema, with_folders
 
-    schemas = {name: own_schema(shard) for name, shard in first_shards.items()}
-    return [*_differing(schemas), *_clashing(first_shards, schemas)]
+    own = {name: own_schema(shard) for name, shard in first_shards.items()}
+    schemas = {name: with_folders(own[name], shard) for name, shard in first_shards.items()}
+    return [*_differing(schemas), *_clashing(first_shards, own)]
 
 
 def _differing(schemas: dict[str, pa.Schema]) -> list[str]:
@@ -41,7 +43,7 @@ def _differing(schemas: dict[str, pa.Schema]) -> list[str]:
             ways.setdefault("absent" if at < 0 else str(schema.field(at).type), file)
         if len(ways) > 1:
             each = ", ".join(f"{way} in {file}" for way, file in ways.items())
-            told.append(f"`{name}` is {each}")
+            told.append(f"`{shown(name)}` is {each}")
     if not told:
         return []
     more = f"; and {len(told) - MAX_NAMED} more" if len(told) > MAX_NAMED else ""
@@ -55,6 +57,6 @@ def _clashing(shards: dict[str, Shard], schemas: dict[str, pa.Schema]) -> list[s
             if name in schemas[file].names:
                 clashes.setdefault(name, file)
     return [
-        f"`{name}` is a column of {file} and of the folder it lies in: the file's own counts"
+        f"`{shown(name)}` is a column of {file} and of the folder it lies in: the file's own counts"
         for name, file in clashes.items()
     ]

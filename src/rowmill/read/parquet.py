@@ -1,7 +1,8 @@
 """Parquet file -> Shards of rows -> Tables.
 
 Promises: every row of the file belongs to one shard; rows come in their order, types and values as the file
-has them; a file that cannot be read is an error that names it, never a traceback of the library.
+has them; times kept as INT96 (Spark) are exact to the microsecond, and finer ones refuse the file;
+a file that cannot be read is an error that names it, never a traceback of the library.
 Knows nothing of: JSON, the job.
 Memory: a page and a buffer a column, and one batch; the footers of two files. A row group may be any size.
 """
@@ -76,6 +77,7 @@ def scan(file: Found, first_index: int, shard_bytes: int) -> list[Shard]:
             if not problem and footer.starts[-1]:
                 # What no footer tells: codecs and keys that are missing.
                 next(opened.iter_batches(batch_size=1), None)
+                problem = _finer_times(file.path, footer, opened)
     except pieces.faults() as error:
         raise _refused(file.path, error) from error
     if problem:
@@ -83,6 +85,34 @@ def scan(file: Found, first_index: int, shard_bytes: int) -> list[Shard]:
     groups = range(footer.metadata.num_row_groups)
     weights = [footer.metadata.row_group(at).total_byte_size for at in groups]
     return sliced(file, "parquet", footer.starts, weights, first_index, shard_bytes)
+
+
+def _finer_times(path: str, footer: _Footer, opened: pq.ParquetFile) -> str:
+    """Which column has INT96 times that microseconds do not hold; empty for none.
+
+    Nanoseconds hold no year before 1677 or behind 2262: read as such, others become wrong without a word.
+    Both readings wrap alike, so they agree exactly where there is nothing below a microsecond.
+    """
+    with _opened(path, footer, unit="ns") as fine:
+        pairs = zip(opened.schema_arrow, fine.schema_arrow, strict=True)
+        names = [ours.name for ours, theirs in pairs if ours.type != theirs.type]
+        if not names:
+            return ""
+        batches = zip(
+            opened.iter_batches(batch_size=READ_ROWS, columns=names),
+            fine.iter_batches(batch_size=READ_ROWS, columns=names),
+            strict=True,
+        )
+        for ours, theirs in batches:
+            for name in names:
+                exact = theirs.column(name)
+                if not ours.column(name).cast(exact.type, safe=False).equals(exact):
+                    return (
+                        f"column `{pieces.shown(name)}` holds INT96 times with digits below"
+                        " the microsecond, which cannot be read exactly; write it as"
+                        " TIMESTAMP, to the nanosecond"
+                    )
+    return ""
 
 
 def _refused(path: str, error: Exception) -> BadSource:
@@ -190,8 +220,10 @@ class _Size:
         return False
 
 
-def _opened(path: str, footer: _Footer, num_columns: int = 1) -> pq.ParquetFile:
-    """A file of which pages are read, not whole column chunks."""
+def _opened(
+    path: str, footer: _Footer, num_columns: int = 1, *, unit: str = "us"
+) -> pq.ParquetFile:
+    """A file of which pages are read, not whole column chunks; `unit` is that of times kept as INT96."""
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(
@@ -200,6 +232,7 @@ def _opened(path: str, footer: _Footer, num_columns: int = 1) -> pq.ParquetFile:
         pre_buffer=False,
         buffer_size=max(BUFFER_BYTES // num_columns, 1 << 16),
         page_checksum_verification=True,
+        coerce_int96_timestamp_unit=unit,
     )
 
 

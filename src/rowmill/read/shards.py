@@ -82,9 +82,13 @@ def schema_of(shard: Shard) -> pa.Schema:
 
     Raises: StorageError, BadSource where the file cannot be read.
     """
+    return with_folders(own_schema(shard), shard)
+
+
+def with_folders(schema: pa.Schema, shard: Shard) -> pa.Schema:
+    """A schema, and behind it the columns that the folders of a shard add."""
     import pyarrow as pa
 
-    schema = own_schema(shard)
     for name, _ in shard.partitions:
         if name not in schema.names:
             schema = schema.append(pa.field(name, pa.string()))

@@ -8,7 +8,8 @@ Memory: a record a file and a shard. Time: one pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,8 @@ from rowmill.rows import Shard
 MIN_SHARD_BYTES = 4 << 20
 MAX_SHARD_BYTES = 64 << 20
 WANTED_SHARDS = 4096
+TELL_EVERY_S = 5.0
+"""Between words on how far the reading of many files is."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -58,6 +61,7 @@ def open_source(
     read: ReadConfig | None = None,
     known: Sequence[SourceFile] = (),
     first_index: int = 0,
+    tell: Callable[[str], None] | None = None,
 ) -> Source:
     """Find the files, count their lines and cut them into shards.
 
@@ -71,6 +75,7 @@ def open_source(
         read: how files are understood.
         known: files that are cut already, by name: they are left out.
         first_index: index of the first shard.
+        tell: told in words, now and then, how many files are read.
 
     Raises:
         BadSource: the input cannot be read; names every file.
@@ -85,7 +90,7 @@ def open_source(
     files: list[SourceFile] = []
     shards: list[Shard] = []
     problems: list[str] = []
-    for number, file in enumerate(found, len(known)):
+    for number, file in enumerate(_told(found, tell), len(known)):
         place = Place(number, first_index + len(shards), spool)
         try:
             scanned = _scan(file, place, shard_bytes, read)
@@ -97,6 +102,16 @@ def open_source(
     if problems:
         raise BadSource(reason=one_or_list(problems))
     return Source(files, shards, [*notes, *drift_notes(shards)])
+
+
+def _told(found: Sequence[Found], tell: Callable[[str], None] | None) -> Iterator[Found]:
+    """The files one by one; how far they are is told where they take long."""
+    told_at = time.monotonic()
+    for number, file in enumerate(found):
+        if tell is not None and number and time.monotonic() - told_at >= TELL_EVERY_S:
+            told_at = time.monotonic()
+            tell(f"input   {number:,} of {len(found):,} files read")
+        yield file
 
 
 def open_recorded(

@@ -8,7 +8,7 @@ import msgspec
 
 from rowmill.errors import ConfigError
 from rowmill.join.lines import joined_rows
-from rowmill.publish import run_limits, write_lines, write_table
+from rowmill.publish import column_limits, write_lines, write_table
 from rowmill.report.run import View, open_view
 from rowmill.storage import LocalStorage
 from rowmill.write.form import SUFFIXES, Form, form_of_name
@@ -56,7 +56,7 @@ def _write(view: View, path: Path, form: Form) -> int:
 
     schema = view.record.job.get("sampling", {}).get("schema")
     answers = msgspec.json.encode(schema).decode() if schema else ""
-    columns = carried_columns(run_limits(view.cut), form, prefix, answers=answers)
+    columns = carried_columns(column_limits(view.cut), form, prefix, answers=answers)
     joiner = TableJoiner(columns, prefix)
     batches = batches_of_rows(joiner, view.cut, view.task_lines)
     return write_table(storage, path.name, joiner.schema, batches, form).num_rows

@@ -25,6 +25,7 @@ class ByteTokenizer:
     chat_template = ""
     vocab_size = 256
     max_model_tokens = 0
+    longest_token = 1
     digest = "bytes"
 
     def encode_batch(self, texts: Sequence[str], *, add_special: bool) -> tuple[Ids, Stops]:

@@ -26,6 +26,7 @@ from tokenizers import Tokenizer as Library
 from rowmill.errors import ConfigError
 from rowmill.rows import Ids
 from rowmill.tokens.answers import AnswerTexts
+from rowmill.tokens.longest import longest_token
 from rowmill.tokens.protocol import Stops
 
 _NAMED = (
@@ -118,6 +119,11 @@ class JsonTokenizer:
             yield piece.rstrip() if token.lstrip else piece, number
             start, strip_next = match.end(), token.rstrip
         yield text[start:].lstrip() if strip_next else text[start:], None
+
+    @cached_property
+    def longest_token(self) -> int:
+        """Looked for once a text is so long that it matters: large vocabularies take a while to parse."""
+        return longest_token(json.loads(self._description))
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:

@@ -38,6 +38,11 @@ class Tokenizer(Protocol):
     digest: str
     """Changes whenever the same text could become other ids."""
 
+    @property
+    def longest_token(self) -> int:
+        """Most bytes of text that one token stands for; 0 where there is no such bound."""
+        ...
+
     def encode_batch(self, texts: Sequence[str], *, add_special: bool) -> tuple[Ids, Stops]:
         """Ids of each text; control tokens in a text are parsed.
 

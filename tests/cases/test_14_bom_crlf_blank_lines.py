@@ -1,0 +1,60 @@
+"""Case 14: a byte order mark, CRLF, blank lines and a missing final newline cost no row and change none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cases.command import INPUTS, OK, SOME_FAILED, check_whole, run
+from tests.cases.compare import differences, read_records
+from tests.cases.endpoint import Serve
+
+CASE = INPUTS / "14"
+EXPECTED = read_records(CASE / "expected.jsonl")
+IDS = ["a1", "a2", "b1", "b2", "b3", "c1", "c2"]
+BAD = "b-bom-crlf-blank.jsonl:7"
+
+
+@pytest.mark.parametrize("format_", ["jsonl", pytest.param("parquet", marks=pytest.mark.slow)])
+def test_seven_answers_and_one_error_at_its_line(
+    tmp_path: Path, serve: Serve, format_: str
+) -> None:
+    endpoint = serve()
+
+    finished = run(
+        CASE / "in", tmp_path / "out", endpoint=endpoint, sets={"output.format": format_}
+    )
+    records = check_whole(finished, tmp_path / "out", 8)
+
+    assert finished.code == SOME_FAILED
+    assert differences(EXPECTED, records) == []
+    good = [record for record in records if record["rowmill_row"] != BAD]
+    assert [record["id"] for record in good] == IDS
+    assert {name for record in records for name in record if "\ufeff" in name} == set()
+    sent = sorted(body["prompt"] for body in endpoint.bodies())
+    assert sent == sorted(f"Text of {id_} äöü" for id_ in IDS)
+
+
+@pytest.mark.parametrize("name", ["d-only-bom.jsonl", "e-only-blank.jsonl"])
+def test_a_file_without_a_row_is_no_error(tmp_path: Path, serve: Serve, name: str) -> None:
+    endpoint = serve()
+
+    finished = run(CASE / "in" / name, tmp_path / "out", endpoint=endpoint)
+
+    assert check_whole(finished, tmp_path / "out", 0) == []
+    assert finished.code == OK
+    assert endpoint.hits == 0
+    assert finished.told["engine_start_s"] == 0
+
+
+def test_the_same_habits_change_nothing_in_csv(tmp_path: Path, serve: Serve) -> None:
+    text = '\ufeffid,prompt\r\n\r\na1,Text of a1 äöü\r\n\r\na2,"Text of a2 äöü"'
+    source = tmp_path / "windows.csv"
+    source.write_bytes(text.encode())
+
+    finished = run(source, tmp_path / "out", endpoint=serve())
+    records = check_whole(finished, tmp_path / "out", 2)
+
+    assert differences(EXPECTED[:2], records) == []
+    assert [record["rowmill_row"] for record in records] == ["windows.csv:3", "windows.csv:5"]
