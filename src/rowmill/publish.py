@@ -18,7 +18,7 @@ import xxhash
 
 from rowmill import rundir
 from rowmill.errors import StorageError
-from rowmill.join.apart import answer, cores, run_apart
+from rowmill.join.apart import INLINE_BYTES, answer, cores, run_apart
 from rowmill.join.lines import joined, joined_by_completion
 from rowmill.join.outcomes import OutcomeLines, merged
 from rowmill.join.part import Columns, PartDone, PartSpec
@@ -146,7 +146,10 @@ def _write_parts(
 
 
 def _written(storage: Storage, specs: list[PartSpec]) -> list[PartDone]:
-    if isinstance(storage, LocalStorage) and len(specs) > 1 and cores() > 1:
+    size = sum(shard.weight for spec in specs for shard in spec.shards)
+    size += sum(ref.num_bytes for s in specs for c in s.commits for ref in c.segments)
+    pays = len(specs) > 1 and cores() > 1 and size >= INLINE_BYTES
+    if isinstance(storage, LocalStorage) and pays:
         url = str(storage.root)
         requests = [msgspec.json.encode(msgspec.structs.replace(s, url=url)) for s in specs]
         replies = run_apart("rowmill.publish", requests, where=rundir.RESULTS)
