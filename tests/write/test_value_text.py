@@ -25,7 +25,7 @@ CASES: list[tuple[pa.DataType, Any, str, str]] = [
     (pa.timestamp("ns"), 1, "1970-01-01T00:00:00.000000001", '"1970-01-01T00:00:00.000000001"'),
     (pa.timestamp("s", "Europe/Rome"), 0, "1970-01-01T00:00:00Z", '"1970-01-01T00:00:00Z"'),
     (pa.time32("s"), 61, "00:01:01", '"00:01:01"'),
-    (pa.duration("ms"), 5, "5 ms", '"5 ms"'),
+    (pa.duration("ms"), 5, "PT0.005S", '"PT0.005S"'),
     (pa.list_(pa.string()), ["x", None], '["x",null]', '["x",null]'),
     (pa.struct([("a", pa.int8()), ('"', pa.float64())]), {"a": 1, '"': None}, '{"a":1,"\\"":null}', '{"a":1,"\\"":null}'),
     (pa.map_(pa.string(), pa.int8()), [("k", 1)], '[["k",1]]', '[["k",1]]'),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rowmill.read import moments
+from rowmill.shown import moments
 
 if TYPE_CHECKING:
     import pyarrow as pa
