@@ -28,7 +28,14 @@ CASES: list[tuple[pa.DataType, Any, str, str]] = [
     (pa.duration("ms"), 5, "PT0.005S", '"PT0.005S"'),
     (pa.list_(pa.string()), ["x", None], '["x",null]', '["x",null]'),
     (pa.struct([("a", pa.int8()), ('"', pa.float64())]), {"a": 1, '"': None}, '{"a":1,"\\"":null}', '{"a":1,"\\"":null}'),
-    (pa.map_(pa.string(), pa.int8()), [("k", 1)], '[["k",1]]', '[["k",1]]'),
+    (pa.map_(pa.string(), pa.int8()), [("k", 1)], '{"k":1}', '{"k":1}'),
+    (pa.map_(pa.int8(), pa.int8()), [(1, 2)], "[[1,2]]", "[[1,2]]"),
+    (
+        pa.map_(pa.string(), pa.int8()),
+        [("k", 1), ("k", 2)],
+        '[["k",1],["k",2]]',
+        '[["k",1],["k",2]]',
+    ),
     (pa.dictionary(pa.int8(), pa.string()), "x", "x", '"x"'),
     (pa.list_(pa.list_(pa.binary())), [[b"x"], []], '[["eA=="],[]]', '[["eA=="],[]]'),
 ]  # fmt: skip

@@ -48,6 +48,7 @@ def sliced(
                 num_lines=stop - start,
                 format=format,
                 num_bytes=held,
+                partitions=file.partitions,
             )
         )
 

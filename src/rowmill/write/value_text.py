@@ -4,21 +4,24 @@ Promises: an exact text for each value, whatever its type; null stays null.
 Knows nothing of: files, quoting.
 Memory: one batch.
 
-Scalars are shown as JSON Lines show them, lists are JSON lists, structs objects, maps lists of pairs.
+Scalars are shown as JSON Lines show them, lists, structs and maps by the same table as JSON
+that may hold what is JSON text already.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from rowmill.shown.values import values
+from rowmill.shown.values import is_text, values
 from rowmill.write.kinds import is_marked
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
 Texts = list[str | None]
 
 _encode = msgspec.json.Encoder().encode
@@ -85,46 +88,58 @@ def _nested(array: pa.Array) -> Texts:
             _texts(array.field(i), quoted=not is_marked(type_.field(i)))
             for i in range(type_.num_fields)
         ]
-        valid = array.is_valid().to_pylist()
         return [
-            "{"
-            + ",".join(f"{n}:{c[i] or 'null'}" for n, c in zip(names, columns, strict=True))
-            + "}"
+            _object(
+                [
+                    (name, column[at] or "null")
+                    for name, column in zip(names, columns, strict=True)
+                ]
+            )
             if is_there
             else None
-            for i, is_there in enumerate(valid)
+            for at, is_there in enumerate(array.is_valid().to_pylist())
         ]
     if types.is_map(type_):
-        array = array.cast(
-            pa.list_(pa.struct([("key", type_.key_type), ("value", type_.item_type)]))
-        )
-        return _lists(array, pairs=True)
-    return _lists(array, pairs=False)
+        return _maps(array)
+    items = _texts(array.flatten(), quoted=True)
+    return _joined(array, [item or "null" for item in items], _list)
 
 
-def _lists(array: pa.Array, *, pairs: bool) -> Texts:
+def _maps(array: pa.Array) -> Texts:
+    """Objects where each key is a text and stands once, else lists of pairs."""
     import pyarrow as pa
+
+    kind = array.type
+    array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    keys, items = (_texts(array.flatten().field(at), quoted=True) for at in range(2))
+    pairs = [(key or "null", item or "null") for key, item in zip(keys, items, strict=True)]
+    return _joined(array, pairs, _object if is_text(kind.key_type) else _pairs)
+
+
+def _joined(array: pa.Array, items: Sequence[T], join: Callable[[Sequence[T]], str]) -> Texts:
+    """The items of each list of an array as one text."""
     import pyarrow.compute as pc
 
-    lengths = pc.list_value_length(array).to_pylist()
-    flat = array.flatten()
-    if pairs:
-        keys, items_ = (_texts(flat.field(i), quoted=True) for i in range(2))
-        items: Texts = [
-            f"[{k or 'null'},{v or 'null'}]" for k, v in zip(keys, items_, strict=True)
-        ]
-    else:
-        items = _texts(flat, quoted=True)
-    assert isinstance(array, pa.Array)
     found: Texts = []
     at = 0
-    for length in lengths:
-        if length is None:
-            found.append(None)
-            continue
-        found.append("[" + ",".join(item or "null" for item in items[at : at + length]) + "]")
-        at += length
+    for length in pc.list_value_length(array).to_pylist():
+        found.append(None if length is None else join(items[at : at + length]))
+        at += length or 0
     return found
+
+
+def _list(items: Sequence[str]) -> str:
+    return f"[{','.join(items)}]"
+
+
+def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
+    return _list([_list(pair) for pair in pairs])
+
+
+def _object(pairs: Sequence[tuple[str, str]]) -> str:
+    if len({key for key, _ in pairs}) < len(pairs):
+        return _pairs(pairs)
+    return "{" + ",".join(f"{key}:{item}" for key, item in pairs) + "}"
 
 
 def _quote(value: Any) -> str:
