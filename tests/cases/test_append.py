@@ -262,7 +262,7 @@ def test_files_join_a_run_that_is_not_done(place: Place) -> None:
 
     told = place.run(new, append=True, **{"engine.delay_s": 0.001}).told
 
-    assert "another process" in check_refused(during)
+    assert "is in use by" in check_refused(during)
     assert told["total"] == 100
     assert 10 < told["asked"] < 100
     assert place.rows() == places_of("old.jsonl", range(90)) + places_of("new.jsonl", range(10))
