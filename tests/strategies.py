@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from rowmill.read.values import reread
 from rowmill.rows import Choice, Outcome, Prompts, Sampling
+from rowmill.shown.values import reread
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 

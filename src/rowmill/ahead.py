@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from rowmill import rundir
 from rowmill.config import OutputConfig
@@ -26,8 +27,9 @@ from rowmill.join.apart import INLINE_BYTES, cores
 from rowmill.join.lines import joined
 from rowmill.join.outcomes import OutcomeLines
 from rowmill.join.part import PartDone, PartSpec
+from rowmill.join.parting import Shape, cut_parts, num_units
 from rowmill.journal import Commit
-from rowmill.publish import cut_parts, write_lines
+from rowmill.publish import write_lines
 from rowmill.record import Cut, read_run
 from rowmill.storage import LocalStorage, Storage, open_storage
 from rowmill.write.form import Form, form_of
@@ -122,8 +124,9 @@ def _write_all(
     assert found is not None
     cut = found[1]
     outcomes = OutcomeLines(_outcome_lines(storage, cut, parent))
-    specs: list[PartSpec] = cut_parts(cut, [], prefix, part_bytes, form)
-    return [write_lines(storage, spec.name, joined(spec, outcomes), form) for spec in specs]
+    specs: list[PartSpec] = cut_parts(cut, [], Shape(prefix, part_bytes, form))
+    parts = [(write_lines(storage, s.name, joined(s, outcomes), form), s) for s in specs]
+    return [replace(part, num_units=num_units(spec)) for part, spec in parts]
 
 
 def _main(root: str, prefix: str, part_bytes: str, shape: str) -> int:

@@ -1,7 +1,8 @@
 """Commits + source -> results: outcomes in input or completion order beside the columns of their rows.
 
 Promises: a part is visible once it is whole; the last thing written is `done.json`, naming the parts;
-every non-blank source line is in exactly one part, or publishing fails; the same run gives the same files.
+every non-blank source line is in exactly one part, or publishing fails; the same run gives the same files;
+a part that is there and would come out the same is kept.
 Knows nothing of: engines, leases.
 Memory: a few thousand rows a part under way, a row group of a table, one task in completion order.
 """
@@ -9,8 +10,8 @@ Memory: a few thousand rows a part under way, a row group of a table, one task i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import xxhash
@@ -19,11 +20,19 @@ from rowmill import rundir
 from rowmill.errors import StorageError
 from rowmill.join.apart import INLINE_BYTES, answer, cores, run_apart
 from rowmill.join.lines import joined, joined_by_completion
-from rowmill.join.outcomes import OutcomeLines, by_completion, merged
+from rowmill.join.outcomes import OutcomeLines, merged
 from rowmill.join.part import Columns, PartDone, PartSpec
+from rowmill.join.parting import (
+    JSON_LINES,
+    Shape,
+    column_limits,
+    cut_parts,
+    made_of,
+    num_units,
+)
 from rowmill.journal import Commit, Counts
-from rowmill.record import Cut, Places
-from rowmill.rows import Shard, pack_key
+from rowmill.record import Cut
+from rowmill.rows import pack_key
 from rowmill.storage import LocalStorage, Storage, open_storage
 from rowmill.storage.drafts import open_draft
 from rowmill.write.form import Form
@@ -34,8 +43,8 @@ if TYPE_CHECKING:
 
     from rowmill.write.sinks import Sink
 
-T = TypeVar("T")
-JSON_LINES = Form()
+MOST_GROWTH = 2
+"""So many times as many parts as there are may be called for, before all are cut anew."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -47,6 +56,8 @@ class Done(msgspec.Struct, frozen=True):
     """Digest of the commits' names and of what else shapes the files."""
     notes: list[str] = []
     """Columns whose type is not that of each file, for people."""
+    shape: str = ""
+    """Digest of what shapes the files beside the commits."""
 
 
 def publish(
@@ -66,22 +77,27 @@ def publish(
         answers: JSON Schema that the job holds its answers to; empty for none.
         written: parts that were written along with the run, where they could be.
     """
-    made_of = _made_of(storage, prefix, part_bytes, form)
+    shape = Shape(prefix, part_bytes, form)
+    whole = _made_of(storage, shape)
     done = read_done(storage)
-    if done is not None and done.made_of == made_of:
+    if done is not None and done.made_of == whole:
         return done
     # From here on the old files go: nobody must take them for whole.
     storage.remove(rundir.DONE)
     columns = Columns()
     parts = written() if written is not None else None
-    if parts is None:
+    if parts is not None:
+        specs = cut_parts(cut, commits, shape, before=parts)
+        parts = [_told(part, spec) for part, spec in zip(parts, specs, strict=True)]
+    else:
         if not form.is_lines:
             from rowmill.join.columns import carried_columns
 
             columns = carried_columns(column_limits(cut), form, prefix, answers=answers)
-        specs = cut_parts(cut, commits, prefix, part_bytes, form)
+        before = done.parts if done is not None and done.shape == shape.digest else []
+        specs = [_with(spec, columns) for spec in _cut(cut, commits, shape, before)]
         try:
-            parts = _write_parts(storage, [_with(spec, columns) for spec in specs])
+            parts = _write_parts(storage, specs, before)
         except StorageError:
             _sweep(storage, set())
             raise
@@ -89,7 +105,7 @@ def publish(
     counts = Counts()
     for commit in commits:
         counts.merge(commit.counts)
-    done = Done(parts=parts, counts=counts, made_of=made_of, notes=columns.notes)
+    done = Done(parts, counts, whole, columns.notes, shape.digest)
     storage.replace(rundir.DONE, msgspec.json.format(msgspec.json.encode(done), indent=1))
     return done
 
@@ -98,8 +114,42 @@ def _with(spec: PartSpec, columns: Columns) -> PartSpec:
     return msgspec.structs.replace(spec, columns=columns)
 
 
-def _write_parts(storage: Storage, specs: list[PartSpec]) -> list[PartDone]:
-    if isinstance(storage, LocalStorage) and len(specs) > 1 and cores() > 1:
+def _cut(
+    cut: Cut, commits: Sequence[Commit], shape: Shape, before: Sequence[PartDone]
+) -> list[PartSpec]:
+    """As before, unless outcomes grew so much since that far more parts are called for."""
+    anew = cut_parts(cut, commits, shape)
+    kept = cut_parts(cut, commits, shape, before=before) if before else anew
+    return kept if MOST_GROWTH * len(kept) >= len(anew) else anew
+
+
+def _told(part: PartDone, spec: PartSpec) -> PartDone:
+    return msgspec.structs.replace(part, num_units=num_units(spec), made_of=made_of(spec))
+
+
+def _write_parts(
+    storage: Storage, specs: list[PartSpec], before: Sequence[PartDone]
+) -> list[PartDone]:
+    """Write what is not there yet, as other processes where that pays."""
+    there = {part.name: part for part in before if storage.size(part.name) == part.num_bytes}
+    by_name: dict[str, PartDone] = {}
+    todo: list[PartSpec] = []
+    for spec in specs:
+        part = there.get(spec.name)
+        if part is not None and part.made_of == made_of(spec):
+            by_name[spec.name] = part
+        else:
+            todo.append(spec)
+    for spec, part in zip(todo, _written(storage, todo), strict=True):
+        by_name[spec.name] = _told(part, spec)
+    return [by_name[spec.name] for spec in specs]
+
+
+def _written(storage: Storage, specs: list[PartSpec]) -> list[PartDone]:
+    size = sum(shard.weight for spec in specs for shard in spec.shards)
+    size += sum(ref.num_bytes for s in specs for c in s.commits for ref in c.segments)
+    pays = len(specs) > 1 and cores() > 1 and size >= INLINE_BYTES
+    if isinstance(storage, LocalStorage) and pays:
         url = str(storage.root)
         requests = [msgspec.json.encode(msgspec.structs.replace(s, url=url)) for s in specs]
         replies = run_apart("rowmill.publish", requests, where=rundir.RESULTS)
@@ -114,10 +164,9 @@ def read_done(storage: Storage) -> Done | None:
     return msgspec.json.decode(storage.read(rundir.DONE), type=Done)
 
 
-def _made_of(storage: Storage, prefix: str, part_bytes: int, form: Form) -> str:
+def _made_of(storage: Storage, shape: Shape) -> str:
     names = "\n".join(storage.list(rundir.COMMITS))
-    shape = msgspec.json.encode(form).decode()
-    return xxhash.xxh3_64_hexdigest(f"{prefix}\n{part_bytes}\n{shape}\n{names}".encode())
+    return xxhash.xxh3_64_hexdigest(f"{shape.digest}\n{names}".encode())
 
 
 def write_part(storage: Storage, spec: PartSpec) -> PartDone:
@@ -225,86 +274,6 @@ def _not_held(name: str, form: Form, error: Exception) -> StorageError:
         " set `output.format` to another format and give the same command again"
     )
     return StorageError(path=name, reason=reason)
-
-
-def run_limits(cut: Cut) -> list[tuple[Shard, int]]:
-    """Shards of the run, with one past the last ordinal that belongs to it."""
-    return [(shard, stop) for shard, _, stop in Places(cut).all_slices()]
-
-
-def column_limits(cut: Cut) -> list[tuple[Shard, int]]:
-    """Shards whose columns results have: those of rows, or all where there is no row at all."""
-    return run_limits(cut) or [(shard, 0) for shard in cut.shards]
-
-
-def cut_parts(
-    cut: Cut,
-    commits: Sequence[Commit],
-    prefix: str,
-    part_bytes: int,
-    form: Form = JSON_LINES,
-) -> list[PartSpec]:
-    """Parts of about equal size, none much over `part_bytes` uncompressed, as many as keep all cores at work."""
-    limits = run_limits(cut)
-    if form.order == "completion":
-        return _cut_by_completion(cut, commits, prefix, part_bytes, form)
-    sizes = [shard.weight for shard, _ in limits]
-    groups = _grouped(limits, sizes, _num_parts(sum(sizes), commits, part_bytes))
-    specs = []
-    for number, group in enumerate(groups):
-        shards = [shard for shard, _ in group]
-        first = pack_key(shards[0].index, 0) if shards else 0
-        last = pack_key(shards[-1].index + 1, 0) if shards else 0
-        within = [
-            c for c in commits if c.num_rows and c.last_key >= first and c.first_key < last
-        ]
-        name = rundir.part(number, form.suffix)
-        limit = [limit for _, limit in group]
-        specs.append(PartSpec(name, shards, limit, within, prefix, form=form))
-    return specs
-
-
-def _cut_by_completion(
-    cut: Cut, commits: Sequence[Commit], prefix: str, part_bytes: int, form: Form
-) -> list[PartSpec]:
-    places = Places(cut)
-    done = by_completion(commits)
-    total = sum(shard.weight for shard, _ in run_limits(cut))
-    num_parts = _num_parts(total, commits, part_bytes)
-    groups = _grouped(done, [commit.num_rows for commit in done], num_parts)
-    specs = []
-    for number, group in enumerate(groups):
-        shards: dict[int, Shard] = {}
-        slices = []
-        for commit in group:
-            found = list(places.task_slices(commit.task))
-            shards |= {shard.index: shard for shard, _, _ in found}
-            at = {index: n for n, index in enumerate(shards)}
-            slices.append([(at[shard.index], first, stop) for shard, first, stop in found])
-        name = rundir.part(number, form.suffix)
-        limit = [shard.num_lines for shard in shards.values()]
-        spec = PartSpec(name, list(shards.values()), limit, group, prefix, form=form)
-        specs.append(msgspec.structs.replace(spec, slices=slices))
-    return specs
-
-
-def _num_parts(size: int, commits: Iterable[Commit], part_bytes: int) -> int:
-    """How many files: the outcomes count, as far as they are known."""
-    size += sum(ref.num_bytes for commit in commits for ref in commit.segments)
-    number = -(-size // part_bytes)
-    return -(-max(number, 1) // cores()) * cores() if size >= INLINE_BYTES else number
-
-
-def _grouped(items: Sequence[T], sizes: Sequence[int], number: int) -> list[list[T]]:
-    """Neighbours in about `number` groups of equal size; one at least, be it empty."""
-    groups: list[list[T]] = [[]]
-    total, size = sum(sizes), 0
-    for item, weight in zip(items, sizes, strict=True):
-        if groups[-1] and size >= len(groups) * total / max(number, 1):
-            groups.append([])
-        groups[-1].append(item)
-        size += weight
-    return groups
 
 
 def _sweep(storage: Storage, keep: set[str]) -> None:

@@ -7,6 +7,7 @@ Knows nothing of: outcomes, engines.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,6 +100,16 @@ class Cut(msgspec.Struct, frozen=True):
             num_lines=self.num_lines + addition.num_lines,
             additions=(*self.additions, (len(self.shards), position)),
         )
+
+    def joined_names(self) -> set[str]:
+        """Names of the files that joined after the first start."""
+        first = self.additions[0][0] if self.additions else len(self.shards)
+        return {shard.name for shard in self.shards[first:]}
+
+    def generations(self) -> list[range]:
+        """Indices of the shards of the first start, and of each addition."""
+        edges = [0, *(first for first, _ in self.additions), len(self.shards)]
+        return [range(start, stop) for start, stop in itertools.pairwise(edges)]
 
     def firsts(self) -> list[int]:
         """Position of each shard's first line, and one past the last."""

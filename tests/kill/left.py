@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+from backports import zstd
+
 from tests.cases.compare import read_records
 from tests.kill.small_job import MARK, SmallJob, Worker
 
@@ -115,6 +118,12 @@ def check_whole(job: SmallJob) -> None:
         if got != row or record["rowmill_text"] != row["prompt"]:
             told = f"{row} came back as {record}"
             raise Broken(told)
+    extra = {f"results/{path.name}" for path in (job.out / "results").iterdir()} - _parts(
+        job.out
+    )
+    if extra:
+        told = f"results of an earlier publishing are left: {extra}"
+        raise Broken(told)
     stranded = [str(path) for path in job.out.rglob(".tmp-*")]
     if stranded:
         told = f"half-written files are left: {stranded}"
@@ -131,13 +140,25 @@ def check_nobody_lives(job: SmallJob) -> None:
         time.sleep(0.005)
 
 
+def _parts(out: Path) -> set[str]:
+    return {part["name"] for part in json.loads((out / "done.json").read_bytes())["parts"]}
+
+
 def _published(out: Path) -> list[dict[str, Any]]:
     try:
         names = [p["name"] for p in json.loads((out / "done.json").read_bytes())["parts"]]
-        return [record for name in names for record in read_records(out / name)]
+        return [record for name in names for record in _records(out / name)]
     except (OSError, ValueError) as error:
         told = f"results cannot be read: {error}"
         raise Broken(told) from error
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        return list(pq.read_table(path).to_pylist())
+    if path.suffix == ".zst":
+        return [json.loads(line) for line in zstd.decompress(path.read_bytes()).splitlines()]
+    return read_records(path)
 
 
 def _keys(content: bytes) -> Iterator[int]:

@@ -58,6 +58,16 @@ def draw_at_commit(rng: random.Random, job: SmallJob) -> Moment:
     return Moment("commits", SIGNS["commits"](job.out) + 1, 0)
 
 
+def draw_of_files(rng: random.Random, job: SmallJob) -> Moment:
+    """A moment at which files are unpacked or published, or any other."""
+    is_spooling = job.kind == "jsonl.gz" and not SIGNS["spool"](job.out)
+    if is_spooling and rng.random() < 0.7:
+        return Moment("spool", rng.randint(1, 3), rng.choice([0, 0, 0.002, 0.01]))
+    if rng.random() < 0.5:
+        return Moment("results", rng.randint(1, 3), rng.choice([0, 0, 0.001, 0.01]))
+    return draw_moment(rng, job)
+
+
 def draw_sign(rng: random.Random, job: SmallJob, sign: str) -> Moment:
     """A moment that goes by this sign."""
     done = SIGNS[sign](job.out)
@@ -110,6 +120,12 @@ def _commits(out: Path) -> int:
     return len(list((out / "commits").glob("*.json")))
 
 
+def _spool(out: Path) -> int:
+    """Half-written ones too."""
+    folder = out / "spool"
+    return len(list(folder.iterdir())) if folder.is_dir() else 0
+
+
 def _results(out: Path) -> int:
     """Half-written ones too."""
     folder = out / "results"
@@ -129,6 +145,7 @@ SIGNS: dict[str, Callable[[Path], int]] = {
     "bytes": _bytes,
     "commits": _commits,
     "results": _results,
+    "spool": _spool,
     "taken over": _taken_over,
 }
 """What can be waited for -> how much of it there is."""

@@ -6,6 +6,7 @@ Every process of a trial carries the trial's mark in its environment, so none of
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import random
@@ -14,7 +15,10 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
@@ -22,6 +26,7 @@ MARK = "ROWMILL_KILL_TRIAL"
 LIMIT_S = 60.0
 NEVER = 100_000
 """Rows, more than any job here has."""
+Kind = Literal["jsonl", "jsonl.gz", "parquet"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,12 @@ class SmallJob:
     settings: dict[str, Any]
     source: Path
     """Where the rowmill under test lies."""
+    num_lines: int
+    """Of all files, the blank ones too."""
+    kind: Kind = "jsonl"
+    """Of the input."""
+    options: tuple[str, ...] = ()
+    """Of the command, besides settings."""
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     workers: list[Worker] = field(default_factory=list)
     """Every one that was started."""
@@ -50,8 +61,7 @@ class SmallJob:
     @property
     def num_tasks(self) -> int:
         """Of all lines, the blank ones too."""
-        num_lines = sum(file.read_bytes().count(b"\n") for file in self._files())
-        return -(-num_lines // int(self.settings["run.task_rows"]))
+        return -(-self.num_lines // int(self.settings["run.task_rows"]))
 
     @property
     def seats(self) -> int:
@@ -68,7 +78,7 @@ class SmallJob:
         """Start a worker: the owner of a new run, or one more of the run whose token is given."""
         command = [sys.executable, "-m", "rowmill", "run", *map(str, self._files())]
         command += ["-o", str(self.out), "--engine", "echo", "--json"]
-        command += ["--join", join] if join else []
+        command += ["--join", join] if join else [*self.options]
         for key, value in {**self.settings, "engine.log": str(self.log)}.items():
             command += ["--set", f"{key}={json.dumps(value)}"]
         words = self.folder / f"words-{secrets.token_hex(4)}"
@@ -94,7 +104,7 @@ class SmallJob:
         return ""
 
     def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("f*.jsonl"))
+        return sorted(self.folder.glob(f"f*.{self.kind}"))
 
 
 @dataclass(frozen=True)
@@ -132,11 +142,13 @@ def draw_job(
     source: Path = SOURCE,
     settings: dict[str, Any] | None = None,
     has_equals: bool | None = None,
+    kind: Kind = "jsonl",
 ) -> SmallJob:
     """A job drawn by chance: two or three files, some blank lines, equal prompts in some jobs.
 
     Args:
         settings: come over those drawn.
+        kind: what the input is written as.
         has_equals: whether many prompts are equal; None draws.
     """
     folder.mkdir(parents=True)
@@ -144,10 +156,11 @@ def draw_job(
     if has_equals is None:
         has_equals = rng.random() < 0.5
     made: list[dict[str, Any]] = []
+    num_lines = 0
     for name, count in zip(("f0", "f1", "f2"), _split(rng, total), strict=True):
         lines: list[str] = []
         for i in range(count):
-            if rng.random() < 0.02:
+            if kind != "parquet" and rng.random() < 0.02:
                 lines.append("")
             prompt = f"say {name} {i}" if not has_equals else f"say {rng.randrange(total)}"
             row = {
@@ -155,8 +168,9 @@ def draw_job(
                 "prompt": f"{prompt} \u00e9\u4f60" + "x" * rng.randint(0, 60),
             }
             lines.append(json.dumps(row, ensure_ascii=rng.random() < 0.5))
-            made.append({"place": f"{name}.jsonl:{len(lines)}", **row})
-        (folder / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+            made.append({"place": f"{name}.{kind}:{len(lines)}", **row})
+        num_lines += len(lines)
+        _write(folder / f"{name}.{kind}", lines, kind)
     drawn: dict[str, Any] = {
         "engine.tokenizer": "bytes",
         "engine.seats": rng.choice([4, 8, 16]),
@@ -168,7 +182,20 @@ def draw_job(
         # So many rows must be answered before any are sent ahead of the seats.
         "run.max_failed_after": rng.choice([20, NEVER, NEVER]),
     }
-    return SmallJob(folder, made, {**drawn, **(settings or {})}, source)
+    return SmallJob(folder, made, {**drawn, **(settings or {})}, source, num_lines, kind)
+
+
+def _write(path: Path, lines: list[str], kind: Kind) -> None:
+    if kind == "parquet":
+        rows = [json.loads(line) for line in lines]
+        schema = pa.schema([("id", pa.string()), ("prompt", pa.large_string())])
+        pq.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=64)
+        return
+    content = "".join(f"{line}\n" for line in lines).encode()
+    # Several members: what one writer after the other appends.
+    half = len(content) // 2
+    packed = gzip.compress(content[:half]) + gzip.compress(content[half:])
+    path.write_bytes(packed if kind == "jsonl.gz" else content)
 
 
 def _split(rng: random.Random, total: int) -> tuple[int, int, int]:

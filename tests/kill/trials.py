@@ -16,13 +16,20 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tests.kill import left
 from tests.kill.left import Broken
-from tests.kill.moments import Draw, Moment, draw_in_work, draw_moment, draw_waking
+from tests.kill.moments import (
+    Draw,
+    Moment,
+    draw_in_work,
+    draw_moment,
+    draw_of_files,
+    draw_waking,
+)
 from tests.kill.small_job import LIMIT_S, SOURCE, SmallJob, Worker, draw_job
 
 MOST_KILLS = 3
@@ -114,6 +121,18 @@ def engine_killed(rng: random.Random, job: SmallJob) -> Toll:
         left.check_nobody_lives(job)
     _count(job, toll, [])
     return toll
+
+
+def appended(rng: random.Random, job: SmallJob) -> Toll:
+    """The first file is answered in peace, the others join it and are struck at."""
+    files = sorted(job.folder.glob(f"f*.{job.kind}"))[1:]
+    for file in files:
+        file.rename(file.with_name(f"later-{file.name}"))
+    with ended(job):
+        left.check_ended(job, job.start())
+    for file in files:
+        file.with_name(f"later-{file.name}").rename(file)
+    return parent_killed(rng, replace(job, options=("--append",)), draw=draw_of_files)
 
 
 def zombie(

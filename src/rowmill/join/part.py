@@ -55,6 +55,10 @@ class PartDone(msgspec.Struct, frozen=True):
     num_rows: int
     num_bytes: int
     digest: str
+    num_units: int = 0
+    """Shards, or in completion order tasks, that lie in it; 0: not known."""
+    made_of: str = ""
+    """Digest of all that it was made of; a part that would be made of the same is kept."""
 
 
 def packed_schema(schema: pa.Schema) -> str:

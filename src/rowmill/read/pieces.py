@@ -15,8 +15,8 @@ import numpy as np
 
 from rowmill.read.steady import changed_file, unreadable_file
 from rowmill.read.table import Table, Wants
-from rowmill.read.values import apart, reread, shown_bytes, unreadable_type
 from rowmill.rows import Shard
+from rowmill.shown.values import apart, reread, shown_bytes, unreadable_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ Memory: a record a file and a shard. Time: one pass.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,8 @@ import msgspec
 from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
 from rowmill.read.drift import drift_notes
-from rowmill.read.listing import Found, list_files, looked_at, one_or_list
+from rowmill.read.known import files_at_their_places, match_files
+from rowmill.read.listing import Found, looked_at, one_or_list
 from rowmill.read.scan import Place, Scanned, SourceFile, digest_of, scan_text
 from rowmill.read.unpack import STDIN, container_words, unreadable
 from rowmill.rows import Shard
@@ -73,7 +74,7 @@ def open_source(
         spool: folder for the text of what cannot be read in place: compressed files, arrays and
             standard input. None: such input is refused.
         read: how files are understood.
-        known: files that are cut already, by name: they are left out.
+        known: files that are cut already: they are left out, and no other gets the name of one.
         first_index: index of the first shard.
         tell: told in words, now and then, how many files are read.
 
@@ -81,9 +82,8 @@ def open_source(
         BadSource: the input cannot be read; names every file.
         StorageError: what is unpacked cannot be written.
     """
-    names = {file.name for file in known}
-    listed, notes = list_files(paths, read)
-    found = [file for file in listed if file.name not in names]
+    listed = match_files(known, paths, read, joins=_is_same)
+    found, notes = listed.new, listed.notes
     if shard_bytes is None:
         share = sum(file.size for file in found) // WANTED_SHARDS
         shard_bytes = min(max(share, MIN_SHARD_BYTES), MAX_SHARD_BYTES)
@@ -121,6 +121,8 @@ def open_recorded(
     paths: Sequence[str] | None = None,
     spool: Path | None = None,
     read: ReadConfig | None = None,
+    joined: Collection[str] = (),
+    may_join: bool = False,
 ) -> Source:
     """The source of an earlier start, its shards used as they were cut.
 
@@ -131,12 +133,14 @@ def open_recorded(
             moved with their content are read from their new place.
         spool: the folder of spools; one that is missing is made anew.
         read: how files are understood.
+        joined: names of files that need not be in `paths`.
+        may_join: files of `paths` that are not known do no harm, and none need be in it.
 
     Raises:
         BadSource: naming every file that changed, is gone or was added; or a spool that is lost for good.
         StorageError: a spool cannot be made anew.
     """
-    now = _files_now(files, paths, read)
+    now = _files_now(files, paths, read, joined, may_join=may_join)
     differing = _compare(files, now)
     if differing:
         each = ", ".join(f"`{name}` ({what})" for name, what in differing.items())
@@ -163,6 +167,8 @@ def changed(
     *,
     paths: Sequence[str] | None = None,
     read: ReadConfig | None = None,
+    joined: Collection[str] = (),
+    may_join: bool = False,
 ) -> dict[str, str]:
     """Names of files that are not as recorded: `changed`, `gone` or `added`.
 
@@ -173,10 +179,16 @@ def changed(
         recorded: the files as they were counted.
         paths: what the job names now; None looks at the recorded files alone.
         read: how files are understood.
+        joined: names of files that need not be in `paths`: they are looked for where they were.
+        may_join: files of `paths` that are not known do no harm, and none need be in it.
 
     Raises: BadSource where `paths` cannot be read.
     """
-    return _compare(recorded, _files_now(recorded, paths, read))
+    return _compare(recorded, _files_now(recorded, paths, read, joined, may_join=may_join))
+
+
+def _is_same(found: Found, before: SourceFile) -> bool:
+    return _digest_now(found, {before.name: before}) == before.digest
 
 
 def _compare(recorded: Sequence[SourceFile], now: Sequence[Found]) -> dict[str, str]:
@@ -198,23 +210,20 @@ def _differences(old: dict[str, str], new: dict[str, str]) -> dict[str, str]:
 
 
 def _files_now(
-    recorded: Sequence[SourceFile], paths: Sequence[str] | None, read: ReadConfig | None
+    recorded: Sequence[SourceFile],
+    paths: Sequence[str] | None,
+    read: ReadConfig | None,
+    joined: Collection[str],
+    *,
+    may_join: bool,
 ) -> list[Found]:
-    if paths is not None:
-        return list_files(paths, read)[0]
-    found = []
-    for file in recorded:
-        if file.path == STDIN:
-            found.append(Found(STDIN, file.name, 0, 0))
-            continue
-        try:
-            state = Path(file.path).stat()
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise unreadable(file.path, error) from error
-        found.append(Found(file.path, file.name, state.st_size, state.st_mtime_ns))
-    return found
+    if paths is None:
+        return files_at_their_places(recorded)
+    listed = match_files(recorded, paths, read, joins=_is_same if may_join else None)
+    now = [*listed.known, *([] if may_join else listed.new)]
+    named = {file.name for file in now}
+    rest = [f for f in recorded if f.name not in named and (may_join or f.name in joined)]
+    return [*now, *files_at_their_places(rest)]
 
 
 def _digest_now(file: Found, old: dict[str, SourceFile]) -> str:

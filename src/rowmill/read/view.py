@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rowmill.read.values import apart, shown_bytes
 from rowmill.rows import RowColumns
+from rowmill.shown.values import apart, shown_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa

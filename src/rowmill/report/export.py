@@ -8,7 +8,8 @@ import msgspec
 
 from rowmill.errors import ConfigError
 from rowmill.join.lines import joined_rows
-from rowmill.publish import column_limits, write_lines, write_table
+from rowmill.join.parting import column_limits
+from rowmill.publish import write_lines, write_table
 from rowmill.report.run import View, open_view
 from rowmill.storage import LocalStorage
 from rowmill.write.form import SUFFIXES, Form, form_of_name

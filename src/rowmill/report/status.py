@@ -72,7 +72,9 @@ def status(output: str) -> Status:
     view = open_view(output)
     counts = view.counts()
     total = min(view.cut.num_lines - _blank_lines(view), _told_total(view))
-    is_done = view.storage.size(rundir.DONE) is not None
+    # What is published stays while files that joined are answered.
+    is_whole = len(view.commits) == view.cut.num_tasks
+    is_done = is_whole and view.storage.size(rundir.DONE) is not None
     owner = "" if is_done else _living_owner(view)
     return Status(
         output=output,
@@ -111,6 +113,9 @@ def _living_owner(view: View) -> str:
 
 def _told_total(view: View) -> int:
     """Rows in all as the workers last told: they have read further than tasks are committed."""
+    if view.cut.additions:
+        # Who told it before files joined did not count theirs.
+        return view.cut.num_lines
     totals = [view.cut.num_lines]
     for name in view.storage.list(rundir.EVENTS):
         size = view.storage.size(name) or 0

@@ -95,13 +95,15 @@ def cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
         return cast(array.dictionary_decode(), type_)
     if pa.types.is_run_end_encoded(array.type):
         return cast(pa.compute.run_end_decode(array), type_)
-    if pa.types.is_struct(type_):
-        return _cast_struct(array, type_)
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        return _cast_list(array, type_)
-    if pa.types.is_map(type_):
-        return _cast_map(array, type_)
-    return array.cast(type_)
+    ways = {
+        pa.lib.Type_STRUCT: _cast_struct,
+        pa.lib.Type_LIST: _cast_list,
+        pa.lib.Type_LARGE_LIST: _cast_list,
+        pa.lib.Type_FIXED_SIZE_LIST: _cast_fixed,
+        pa.lib.Type_MAP: _cast_map,
+    }
+    way = ways.get(type_.id)
+    return way(array, type_) if way else array.cast(type_)
 
 
 def _unified(name: str, fields: list[pa.Field], *, is_everywhere: bool) -> pa.Field:
@@ -183,6 +185,18 @@ def _cast_list(array: pa.Array, type_: pa.DataType) -> pa.Array:
     make = pa.LargeListArray if pa.types.is_large_list(type_) else pa.ListArray
     mask = array.is_null() if array.null_count else None
     return make.from_arrays(_offsets(array, type_), values, type=type_, mask=mask)
+
+
+def _cast_fixed(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A null list has values as others have."""
+    import pyarrow as pa
+
+    size = type_.list_size
+    values = array.values.slice(array.offset * size, len(array) * size)
+    mask = array.is_null() if array.null_count else None
+    return pa.FixedSizeListArray.from_arrays(
+        cast(values, type_.value_type), type=type_, mask=mask
+    )
 
 
 def _cast_map(array: pa.Array, type_: pa.DataType) -> pa.Array:

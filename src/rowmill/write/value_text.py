@@ -4,23 +4,24 @@ Promises: an exact text for each value, whatever its type; null stays null.
 Knows nothing of: files, quoting.
 Memory: one batch.
 
-Numbers by their digits (decimals as text in JSON), times as ISO 8601 with all their digits, bytes in base64,
-NaN and infinities by name (as text in JSON); lists are JSON lists, structs objects, maps lists of pairs.
+Scalars are shown as JSON Lines show them, lists, structs and maps by the same table as JSON
+that may hold what is JSON text already.
 """
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from rowmill.shown.values import is_text, values
 from rowmill.write.kinds import is_marked
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
 Texts = list[str | None]
 
 _encode = msgspec.json.Encoder().encode
@@ -62,72 +63,24 @@ def _texts(array: pa.Array, *, quoted: bool) -> Texts:
     import pyarrow as pa
 
     types, type_ = pa.types, array.type
-    if isinstance(array, pa.ExtensionArray):
+    if isinstance(array, pa.ExtensionArray) and types.is_nested(array.storage.type):
         return _texts(array.storage, quoted=quoted)
     if types.is_dictionary(type_):
         return _texts(array.dictionary_decode(), quoted=quoted)
     if types.is_run_end_encoded(type_):
         return _texts(pa.compute.run_end_decode(array), quoted=quoted)
-    if types.is_nested(type_):
+    if types.is_nested(type_) and not types.is_union(type_):
         return _nested(array)
-    if types.is_integer(type_) or types.is_boolean(type_) or types.is_null(type_):
-        return [None if v is None else _word(v) for v in array.to_pylist()]
-    if types.is_floating(type_):
-        return [None if v is None else _float_text(v, quoted) for v in array.to_pylist()]
-    bare = _bare(array)
-    return [None if t is None else _quote(t) for t in bare] if quoted else bare
-
-
-def _bare(array: pa.Array) -> Texts:
-    """Texts of values that JSON has no word for but a string."""
-    import pyarrow as pa
-
-    types, type_ = pa.types, array.type
-    if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
-        return list(array.to_pylist())
-    if (
-        types.is_binary(type_)
-        or types.is_large_binary(type_)
-        or types.is_fixed_size_binary(type_)
-        or types.is_binary_view(type_)
-    ):
-        return _each(array, lambda v: base64.b64encode(v).decode())
-    if types.is_decimal(type_):
-        return _each(array, lambda v: format(v, "f"))
-    if types.is_timestamp(type_):
-        texts = _timestamps(array).cast(pa.string()).to_pylist()
-        zone = "Z" if type_.tz is not None else ""
-        return [None if t is None else t.replace(" ", "T", 1) + zone for t in texts]
-    if types.is_duration(type_):
-        return [None if v is None else f"{v} {type_.unit}" for v in _numbers(array)]
-    if types.is_date(type_) or types.is_time(type_):
-        return list(array.cast(pa.string()).to_pylist())
-    return _each(array, str)
-
-
-def _timestamps(array: pa.Array) -> pa.Array:
-    """Without their zone, in UTC: a text with a zone would need the zone's rules."""
-    import pyarrow as pa
-
-    return array.cast(pa.timestamp(array.type.unit))
-
-
-def _numbers(array: pa.Array) -> list[int | None]:
-    import pyarrow as pa
-
-    return list(array.cast(pa.int64()).to_pylist())
-
-
-def _each(array: pa.Array, text: Callable[[Any], str]) -> Texts:
-    return [None if v is None else text(v) for v in array.to_pylist()]
+    return [
+        value if value is None or (isinstance(value, str) and not quoted) else _quote(value)
+        for value in values(array)
+    ]
 
 
 def _nested(array: pa.Array) -> Texts:
     import pyarrow as pa
 
     types, type_ = pa.types, array.type
-    if types.is_union(type_):
-        return [None if v.as_py() is None else _texts_of_one(v) for v in array]
     if types.is_struct(type_):
         names = [_quote(field.name) for field in type_]
         columns = [
@@ -135,67 +88,59 @@ def _nested(array: pa.Array) -> Texts:
             _texts(array.field(i), quoted=not is_marked(type_.field(i)))
             for i in range(type_.num_fields)
         ]
-        valid = array.is_valid().to_pylist()
         return [
-            "{"
-            + ",".join(f"{n}:{c[i] or 'null'}" for n, c in zip(names, columns, strict=True))
-            + "}"
+            _object(
+                [
+                    (name, column[at] or "null")
+                    for name, column in zip(names, columns, strict=True)
+                ]
+            )
             if is_there
             else None
-            for i, is_there in enumerate(valid)
+            for at, is_there in enumerate(array.is_valid().to_pylist())
         ]
     if types.is_map(type_):
-        array = array.cast(
-            pa.list_(pa.struct([("key", type_.key_type), ("value", type_.item_type)]))
-        )
-        return _lists(array, pairs=True)
-    return _lists(array, pairs=False)
+        return _maps(array)
+    items = _texts(array.flatten(), quoted=True)
+    return _joined(array, [item or "null" for item in items], _list)
 
 
-def _texts_of_one(value: Any) -> str | None:
+def _maps(array: pa.Array) -> Texts:
+    """Objects where each key is a text and stands once, else lists of pairs."""
     import pyarrow as pa
 
-    inner = value.value
-    return _texts(pa.array([inner.as_py()], inner.type), quoted=True)[0]
+    kind = array.type
+    array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    keys, items = (_texts(array.flatten().field(at), quoted=True) for at in range(2))
+    pairs = [(key or "null", item or "null") for key, item in zip(keys, items, strict=True)]
+    return _joined(array, pairs, _object if is_text(kind.key_type) else _pairs)
 
 
-def _lists(array: pa.Array, *, pairs: bool) -> Texts:
-    import pyarrow as pa
+def _joined(array: pa.Array, items: Sequence[T], join: Callable[[Sequence[T]], str]) -> Texts:
+    """The items of each list of an array as one text."""
     import pyarrow.compute as pc
 
-    lengths = pc.list_value_length(array).to_pylist()
-    flat = array.flatten()
-    if pairs:
-        keys, values = (_texts(flat.field(i), quoted=True) for i in range(2))
-        items: Texts = [
-            f"[{k or 'null'},{v or 'null'}]" for k, v in zip(keys, values, strict=True)
-        ]
-    else:
-        items = _texts(flat, quoted=True)
-    assert isinstance(array, pa.Array)
     found: Texts = []
     at = 0
-    for length in lengths:
-        if length is None:
-            found.append(None)
-            continue
-        found.append("[" + ",".join(item or "null" for item in items[at : at + length]) + "]")
-        at += length
+    for length in pc.list_value_length(array).to_pylist():
+        found.append(None if length is None else join(items[at : at + length]))
+        at += length or 0
     return found
 
 
-def _float_text(value: float, quoted: bool) -> str:
-    if value != value or value in (float("inf"), float("-inf")):
-        name = "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
-        return f'"{name}"' if quoted else name
-    return repr(value)
+def _list(items: Sequence[str]) -> str:
+    return f"[{','.join(items)}]"
 
 
-def _word(value: int | bool) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
+    return _list([_list(pair) for pair in pairs])
 
 
-def _quote(text: str) -> str:
-    return _encode(text).decode()
+def _object(pairs: Sequence[tuple[str, str]]) -> str:
+    if len({key for key, _ in pairs}) < len(pairs):
+        return _pairs(pairs)
+    return "{" + ",".join(f"{key}:{item}" for key, item in pairs) + "}"
+
+
+def _quote(value: Any) -> str:
+    return _encode(value).decode()

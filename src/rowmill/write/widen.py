@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LONGEST_DECIMAL = 38
+LONGEST_DECIMAL, LONGEST_DECIMAL_256 = 38, 76
 
 
 def widest(types: Sequence[pa.DataType]) -> pa.DataType | None:
@@ -56,10 +56,15 @@ def storable(type_: pa.DataType, format_: str) -> pa.DataType | None:
     return _in_parquet(type_) if format_ == "parquet" else type_
 
 
-def _in_parquet(type_: pa.DataType) -> pa.DataType:
-    """Parquet knows no seconds, and no days counted in milliseconds."""
+def _in_parquet(type_: pa.DataType) -> pa.DataType | None:
+    """Parquet knows no seconds, no days counted in milliseconds, no decimals counted in thousands."""
     import pyarrow as pa
 
+    if pa.types.is_decimal(type_) and type_.scale < 0:
+        digits = type_.precision - type_.scale
+        if digits > LONGEST_DECIMAL_256:
+            return None
+        return (pa.decimal128 if digits <= LONGEST_DECIMAL else pa.decimal256)(digits, 0)
     if pa.types.is_timestamp(type_) and type_.unit == "s":
         return pa.timestamp("ms", type_.tz)
     coarse = {pa.date64(): pa.timestamp("ms"), pa.time32("s"): pa.time32("ms")}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rowmill.read import moments
+from rowmill.shown import moments
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -216,7 +216,7 @@ def _maps(array: Any) -> Values:
     pairs = [
         None if row is None else [list(e.values()) for e in row] for row in _lists(entries)
     ]
-    if not _is_text(kind.key_type):
+    if not is_text(kind.key_type):
         return pairs
     return [None if row is None else _object(row) for row in pairs]
 
@@ -227,11 +227,12 @@ def _object(pairs: list[list[Any]]) -> dict[str, Any] | list[list[Any]]:
     return found if len(found) == len(pairs) else pairs
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Whether a type, or that of a dictionary's values, is one of the strings."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
+        return is_text(kind.value_type)
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return any(is_kind(kind) for is_kind in tests)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.read import moments
-from rowmill.read.moments import DIGITS, Unit
+from rowmill.shown import moments
+from rowmill.shown.moments import DIGITS, Unit
 
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - counts without a zone
 units = st.sampled_from(get_args(Unit))

@@ -1,0 +1,106 @@
+"""Files as they are listed + files of a run -> the same files by the run's names.
+
+Promises: a file is known by its path, wherever else its name stands; else by its name and content. A new file
+never gets the name of a known one.
+Knows nothing of: rows, shards.
+Memory: a record a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rowmill.config import ReadConfig
+from rowmill.read.listing import Found, list_files
+from rowmill.read.scan import SourceFile
+from rowmill.read.unpack import STDIN, unreadable
+
+IsSame = Callable[[Found, SourceFile], bool]
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """What a job names, beside a run's files."""
+
+    known: list[Found]
+    """Files that go by the name of one of the run's, be they changed or not."""
+    new: list[Found]
+    notes: list[str]
+
+
+def match_files(
+    recorded: Sequence[SourceFile],
+    paths: Sequence[str],
+    read: ReadConfig | None = None,
+    *,
+    joins: IsSame | None = None,
+) -> Listed:
+    """List the files of `paths`, known ones by the names that they have in the run.
+
+    Args:
+        joins: whether a file is the one that the run knows by this name. Given, one that is not, and
+            has its name from another that still lies where it lay, is new; else it is that one, changed.
+
+    Raises: BadSource where paths cannot be read.
+    """
+    listed, notes = list_files(paths, read)
+    by_path = {file.path: file for file in recorded}
+    by_name = {file.name: file for file in recorded}
+    claimed = {by_path[found.path].name for found in listed if found.path in by_path}
+    known: list[Found] = []
+    others: list[Found] = []
+    for found in listed:
+        before = by_path.get(found.path)
+        if before is None and found.name not in claimed:
+            before = by_name.get(found.name)
+            if before and joins and not joins(found, before) and _is_there(before.path):
+                before = None
+        if before is None:
+            others.append(found)
+        else:
+            known.append(msgspec.structs.replace(found, name=before.name))
+    return Listed(known, _renamed(others, by_name), notes)
+
+
+def files_at_their_places(recorded: Sequence[SourceFile]) -> list[Found]:
+    """The run's files that are there, where they were when they were counted.
+
+    Raises: BadSource where one cannot be looked at.
+    """
+    found = []
+    for file in recorded:
+        if file.path == STDIN:
+            found.append(Found(STDIN, file.name, 0, 0))
+            continue
+        try:
+            state = Path(file.path).stat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise unreadable(file.path, error) from error
+        found.append(Found(file.path, file.name, state.st_size, state.st_mtime_ns))
+    return found
+
+
+def _is_there(path: str) -> bool:
+    return path == STDIN or Path(path).is_file()
+
+
+def _renamed(others: Sequence[Found], taken: Collection[str]) -> list[Found]:
+    """Names that known files have grow by the folders above them until they differ."""
+    names = {*taken, *(found.name for found in others if found.name not in taken)}
+    renamed = []
+    for found in others:
+        name, parts = found.name, Path(found.path).parts
+        length = name.count("/") + 1
+        while name in taken or (name != found.name and name in names):
+            length += 1
+            if length > len(parts):
+                name = f"/{name}"
+                continue
+            name = "/".join(parts[-length:]).replace("//", "/")
+        names.add(name)
+        renamed.append(msgspec.structs.replace(found, name=name))
+    return renamed

@@ -1,0 +1,84 @@
+"""Listed files beside a run's: known by path, else by name and content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rowmill.read import open_source
+from rowmill.read.scan import SourceFile
+from rowmill.read.source import changed
+
+
+def lay(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'{{"a": "{text}"}}\n', "utf-8")
+    return str(path)
+
+
+def names(files: list[SourceFile]) -> list[str]:
+    return [file.name for file in files]
+
+
+def joining(known: list[SourceFile], *paths: str) -> list[str]:
+    return names(open_source(paths, known=known, first_index=len(known)).files)
+
+
+def test_a_file_is_known_by_its_path_however_it_is_named_now(tmp_path: Path) -> None:
+    old, new = lay(tmp_path / "a/x.jsonl", "1"), lay(tmp_path / "b/x.jsonl", "2")
+    known = open_source([old]).files
+
+    assert names(known) == ["x.jsonl"]
+    assert joining(known, old, new) == ["b/x.jsonl"]
+    assert joining(known, str(tmp_path)) == ["b/x.jsonl"]
+    assert joining(known, old) == []
+    assert changed(known, paths=[str(tmp_path / "a")]) == {}
+    assert changed(known, paths=[old, new]) == {"b/x.jsonl": "added"}
+
+
+def test_a_known_name_elsewhere_is_known_where_the_content_is(tmp_path: Path) -> None:
+    old, same = lay(tmp_path / "a/x.jsonl", "1"), lay(tmp_path / "b/x.jsonl", "1")
+    other = lay(tmp_path / "c/x.jsonl", "2")
+    known = open_source([old]).files
+
+    assert joining(known, same) == []
+    assert joining(known, other) == ["c/x.jsonl"]
+    assert joining(known, old, same) == ["b/x.jsonl"]
+    assert changed(known, paths=[other]) == {"x.jsonl": "changed"}
+    assert changed(known, paths=[other], may_join=True) == {}
+
+
+def test_a_known_file_that_is_gone_and_another_in_its_name_is_changed(tmp_path: Path) -> None:
+    old, other = lay(tmp_path / "a/x.jsonl", "1"), lay(tmp_path / "b/x.jsonl", "2")
+    known = open_source([old]).files
+    Path(old).unlink()
+
+    assert joining(known, other) == []
+    assert changed(known, paths=[other], may_join=True) == {"x.jsonl": "changed"}
+    assert changed(known, paths=[lay(tmp_path / "y.jsonl", "3")], may_join=True) == {
+        "x.jsonl": "gone"
+    }
+
+
+@pytest.mark.parametrize("upper", ["x.jsonl", "b/x.jsonl"])
+def test_new_names_grow_past_all_that_are_taken(tmp_path: Path, upper: str) -> None:
+    base = tmp_path / "base"
+    first = [lay(base / "x.jsonl", "1"), lay(tmp_path / "o/b/x.jsonl", "2")]
+    known = open_source(first).files
+    more = [lay(tmp_path / "p/b/x.jsonl", "3"), lay(tmp_path / "q" / upper, "4")]
+
+    found = joining(known, *more)
+
+    assert len({*found, *names(known)}) == 4
+    assert all(path.endswith(name) for path, name in zip(more, found, strict=True))
+
+
+def test_files_that_joined_need_not_be_named(tmp_path: Path) -> None:
+    old, new = lay(tmp_path / "x.jsonl", "1"), lay(tmp_path / "y.jsonl", "2")
+    both = open_source([old, new]).files
+
+    assert changed(both, paths=[old]) == {"y.jsonl": "gone"}
+    assert changed(both, paths=[old], joined={"y.jsonl"}) == {}
+    Path(new).unlink()
+    assert changed(both, paths=[old], joined={"y.jsonl"}) == {"y.jsonl": "gone"}
