@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -51,13 +51,13 @@ class TemplateRows:
         # One value, so that another thread never sees the one without the other.
         self._fast: tuple[Callable[[bytes], Any], Loose] = (self._lane.decode, [])
         self._table_lane = TableLane(
-            self._template.columns, rules.ids.names, never={"sampling"}, prefix=rules.prefix
+            self._template, rules.ids.names, never={"sampling"}, prefix=rules.prefix
         )
 
     def __call__(self, row: AnyRow) -> Request:
         if type(row) is TableRow:
             picked = self._table_lane.pick(row)
-            return self._long_way(row) if picked is None else self._joined(row, *picked)
+            return self._long_way(row) if picked is None else self._asked(row, *picked)
         try:
             decode, loose = self._fast
             *values, raw, _ = self._values(decode(row.line))
@@ -73,12 +73,14 @@ class TemplateRows:
     def _joined(self, row: AnyRow, values: list[Any], id: bytes) -> Request:
         parts = self._blank.copy()
         parts[1::2] = values
-        text = "".join(parts)
+        return self._asked(row, "".join(parts), parts, id)
+
+    def _asked(self, row: AnyRow, text: str, parts: Sequence[str], id: bytes) -> Request:
         if text and self._is_plain:
             return Request(row.key, self._of_job, id, text, data_spans=parts)
         return self._filled(Asked(row.key, id, self._of_job), parts)
 
-    def _filled(self, asked: Asked, parts: list[str]) -> Request:
+    def _filled(self, asked: Asked, parts: Sequence[str]) -> Request:
         text = "".join(parts)
         if not text:
             columns = ", ".join(f"`{name}`" for name in self._template.columns)
