@@ -86,7 +86,9 @@ def make_gzip(path: Path, num_bytes: int) -> int:
         for first, count in blocks_of_rows(num_rows):
             heads = [b'{"id":%d' % i for i in range(first, first + count)]
             asks, rests = rng.choices(questions, k=count), rng.choices(carried, k=count)
-            file.write(b"".join([b for row in zip(heads, asks, rests, strict=True) for b in row]))
+            file.write(
+                b"".join([b for row in zip(heads, asks, rests, strict=True) for b in row])
+            )
     return num_rows
 
 
@@ -100,7 +102,18 @@ def command_of(source: Path, out: Path) -> list[str]:
     """What is measured."""
     echo = ["--engine", "echo", "--set", "engine.tokenizer=bytes"]
     row = ["--prompt", "{question}", "--set", "sampling.max_tokens=16", "--set", "raw=true"]
-    return [sys.executable, "-m", "rowmill", "run", str(source), "-o", str(out), *echo, *row, "--json"]
+    return [
+        sys.executable,
+        "-m",
+        "rowmill",
+        "run",
+        str(source),
+        "-o",
+        str(out),
+        *echo,
+        *row,
+        "--json",
+    ]
 
 
 def run_watched(command: list[str]) -> dict[str, Any]:
@@ -145,7 +158,11 @@ def role_of(pid: str) -> str:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
         return "child"
-    for mark, role in (("ahead", "publishing"), ("publish", "publishing"), ("engines", "engine")):
+    for mark, role in (
+        ("ahead", "publishing"),
+        ("publish", "publishing"),
+        ("engines", "engine"),
+    ):
         if mark in words:
             return role
     return "child"

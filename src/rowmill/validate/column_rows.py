@@ -70,6 +70,12 @@ class TemplateRows:
         id = b"" if raw is ABSENT else canonical_id(bytes(raw), self._id_column)
         return self._joined(row, values, id)
 
+    def requests(self, rows: Sequence[AnyRow]) -> list[Request] | None:
+        """As this of each row; None where they are to be asked one by one, and looked at for what stands twice."""
+        if not self._is_plain or not rows or type(rows[0]) is not TableRow:
+            return None
+        return self._table_lane.requests(rows, self._of_job)
+
     def _joined(self, row: AnyRow, values: list[Any], id: bytes) -> Request:
         parts = self._blank.copy()
         parts[1::2] = values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rowmill.config import Job
@@ -10,6 +11,7 @@ from rowmill.rows import AnyRow, Request, TableRow
 from rowmill.validate.asked import CHECKS
 from rowmill.validate.batch_lane import BatchLane
 from rowmill.validate.batch_lines import batch_request, is_batch_line
+from rowmill.validate.columns import ColumnTemplate
 from rowmill.validate.ids import canonical_id
 from rowmill.validate.lane import ABSENT, LEAVE, Lane
 from rowmill.validate.lines import Columns, names, value_of
@@ -29,6 +31,7 @@ FREE_COLUMNS = frozenset(
     (*CHECKS, *("prompt", "prompt_token_ids", "tools", "url", "method", "body", "custom_id"))
 )
 """Columns that mean something where a row brings its own prompt."""
+_ONLY_PROMPT = ColumnTemplate(("", ""), ("prompt",))
 
 
 class FreeRows:
@@ -47,15 +50,15 @@ class FreeRows:
         self._batch_lane = BatchLane(rules.way)
         self._lane = Lane(("prompt",), self._id_column, never=never, prefix=rules.prefix)
         self._table_lane = TableLane(
-            ("prompt",), rules.ids.names, never=never - {*rules.ids.names}, prefix=rules.prefix
+            _ONLY_PROMPT, rules.ids.names, never=never - {*rules.ids.names}, prefix=rules.prefix
         )
 
     def __call__(self, row: AnyRow) -> Request:
         if type(row) is TableRow:
             picked = self._table_lane.pick(row)
-            if picked is None or not picked[0][0]:
+            if picked is None or not picked[0]:
                 return self._long_way(row)
-            return self._of_text(row, picked[0][0], picked[1])
+            return self._of_text(row, picked[0], picked[2])
         if self._batch_lane.is_taught and (request := self._batch_lane.request(row)):
             return request
         try:
@@ -67,6 +70,14 @@ class FreeRows:
             return self._long_way(row)
         id = b"" if raw is ABSENT else canonical_id(bytes(raw), self._id_column)
         return self._of_text(row, text, id)
+
+    def requests(self, rows: Sequence[AnyRow]) -> list[Request] | None:
+        """As this of each row; None where they are to be asked one by one, and looked at for what stands twice."""
+        if not self._is_plain or not rows:
+            return None
+        if type(rows[0]) is TableRow:
+            return self._table_lane.requests(rows, self._of_job)
+        return self._batch_lane.requests(rows)
 
     def _of_text(self, row: AnyRow, text: str, id: bytes) -> Request:
         if self._is_plain:

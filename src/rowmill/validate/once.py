@@ -26,6 +26,7 @@ from rowmill.validate.lines import Columns, shown
 
 _BLOCK_BYTES = 4 * 2**20
 _KEY_END, _SPACED_END = b'":', b'" :'
+_QUOTE_COLON, _BLANK_COLON = (int.from_bytes(pair, "little") for pair in (b'":', b" :"))
 
 
 class Once:
@@ -77,6 +78,29 @@ class Once:
         found = self._key.findall(row.line)
         if len(found) > len(set(found)):
             refuse_repeated(repeated_columns(row.line), self._names)
+
+
+def have_keys(lines: list[bytes], num_keys: int) -> bool:
+    """Whether there are so many keys in lines that have at least as many; False where that is not plain to see.
+
+    No name then stands twice in any of them. White space before a colon would hide a key, so there must be none.
+    """
+    blocks = _Blocks(lines).blocks if lines else []
+    if any(b"\t" in block or b"\r" in block for block in blocks):
+        return False
+    ends = [_num_ends(block) for block in blocks]
+    num_ends, num_spaced = map(sum, zip(*ends, strict=True)) if ends else (0, 0)
+    return num_ends == num_keys and not num_spaced
+
+
+def _num_ends(block: bytes) -> tuple[int, int]:
+    """How many quotes, and how many blanks, stand before a colon."""
+    num_ends = num_spaced = 0
+    for offset in range(min(2, len(block))):
+        pairs = np.frombuffer(block, "<u2", count=(len(block) - offset) // 2, offset=offset)
+        num_ends += int(np.count_nonzero(pairs == _QUOTE_COLON))
+        num_spaced += int(np.count_nonzero(pairs == _BLANK_COLON))
+    return num_ends, num_spaced
 
 
 def check_columns(line: bytes, columns: Columns, used: frozenset[str]) -> None:
@@ -177,11 +201,11 @@ class _Blocks:
     def __init__(self, lines: list[bytes]) -> None:
         mean = sum(map(len, lines)) // len(lines) + 1
         step = max(1, _BLOCK_BYTES // mean)
-        self._blocks = [b"".join(lines[i : i + step]) for i in range(0, len(lines), step)]
+        self.blocks = [b"".join(lines[i : i + step]) for i in range(0, len(lines), step)]
 
     def count(self, spellings: list[bytes]) -> int:
         """How often a name is found, and what ends as it does."""
-        return sum([_count(block, needle) for block in self._blocks for needle in spellings])
+        return sum([_count(block, needle) for block in self.blocks for needle in spellings])
 
 
 def _count(block: bytes, needle: bytes) -> int:

@@ -32,6 +32,8 @@ class Recipe(msgspec.Struct, frozen=True):
 
     request: Callable[[AnyRow], Request]
     """The row's request; raises RowError."""
+    requests: Callable[[Sequence[AnyRow]], list[Request] | None]
+    """The requests of many rows where all of them are plain; None where they are to be taken one by one."""
     id_of: Callable[[AnyRow], bytes]
     """JSON text of the row's id alone; empty where it has none, or none that can be read."""
     wanted: Wanted
@@ -100,7 +102,18 @@ def _recipe(job: Job, rules: Rules) -> Recipe:
         way_in = FreeRows(using((*FREE_COLUMNS, job.messages)), job)
         once = Once(("prompt",), ids, others=(job.messages, *fields))
     wanted = Wanted(needed=way_in.needed, used=way_in.used.union(ids), prefix=job.output.prefix)
-    return Recipe(request=way_in, id_of=rules.ids.of, wanted=wanted, once=once)
+    return Recipe(
+        request=way_in,
+        requests=_one_by_one if isinstance(way_in, JinjaRows) else way_in.requests,
+        id_of=rules.ids.of,
+        wanted=wanted,
+        once=once,
+    )
+
+
+def _one_by_one(rows: Sequence[AnyRow]) -> None:
+    """No window of rows is known to be plain."""
+    del rows
 
 
 def id_columns(job: Job) -> IdColumns:

@@ -9,17 +9,25 @@ Source: measured, two columns of 100 characters together: row by row 1.5 us, a b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import repeat
+from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby, repeat
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
-from rowmill.rows import RowColumns, TableRow
+from rowmill.rows import AnyRow, Request, RowColumns, Sampling, TableRow
 from rowmill.validate.columns import ColumnTemplate
 
 _encode = msgspec.json.Encoder().encode
+_columns_of = attrgetter("columns")
 _QUICK_IDS = frozenset((int, str))
+_NO_OTHER_PROMPT = (repeat(None), repeat(None), repeat(None), repeat(b""), repeat(""))
+"""What stands in a `Request` between `text` and `data_spans`."""
+
+
+class _TakesThoughtError(Exception):
+    """A row must take the long way."""
 
 
 class _Picked(NamedTuple):
@@ -57,14 +65,50 @@ class TableLane:
 
     def pick(self, row: TableRow) -> tuple[str, tuple[str, ...], bytes] | None:
         """The prompt, literals and values in turn that it is made of, and the id; None where a row must take the long way."""
-        columns, picked = self._last
-        if columns is not row.columns:
-            picked = self._pick_all(row.columns)
-            # One value, so that another thread never sees the one without the other.
-            self._last = (row.columns, picked)
-        at = row.at
+        picked, at = self._picked(row.columns), row.at
         id = picked.ids[at]
         return None if id is None else (picked.texts[at], picked.spans[at], id)
+
+    def requests(self, rows: Sequence[AnyRow], sampling: Sampling) -> list[Request] | None:
+        """Plain requests of many rows; None where one must take the long way, or is of no table."""
+        found: list[Request] = []
+        tabled = [row for row in rows if type(row) is TableRow]
+        if len(tabled) < len(rows):
+            return None
+        try:
+            for columns, group in groupby(tabled, _columns_of):
+                found += self._requests(columns, list(group), sampling)
+        except _TakesThoughtError:
+            return None
+        return found
+
+    def _requests(
+        self, columns: RowColumns, rows: list[TableRow], sampling: Sampling
+    ) -> Iterable[Request]:
+        picked, at = self._picked(columns), [row.at for row in rows]
+        ids = [picked.ids[i] for i in at]
+        if None in ids:
+            raise _TakesThoughtError
+        texts = [picked.texts[i] for i in at]
+        if not all(texts):
+            raise _TakesThoughtError
+        return map(
+            Request,
+            [row.key for row in rows],
+            repeat(sampling),
+            ids,
+            texts,
+            *_NO_OTHER_PROMPT,
+            [picked.spans[i] for i in at],
+        )
+
+    def _picked(self, columns: RowColumns) -> _Picked:
+        last, picked = self._last
+        if last is not columns:
+            picked = self._pick_all(columns)
+            # One value, so that another thread never sees the one without the other.
+            self._last = (columns, picked)
+        return picked
 
     def _pick_all(self, columns: RowColumns) -> _Picked:
         names, num_rows = set(columns.names), columns.num_rows
