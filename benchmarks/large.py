@@ -28,9 +28,9 @@ from typing import Any
 
 import msgspec
 
-WORDS = """time year people way day man thing woman life child world school state family student group
+TEXT = """time year people way day man thing woman life child world school state family student group
 country problem hand part place case week company system program question work government number night
-point home water room mother area money story fact month lot right study book""".split()
+point home water room mother area money story fact month lot right study book"""
 POOL = 4096
 GROUP_ROWS = 100_000
 ROW_BYTES = 1000
@@ -41,7 +41,9 @@ def texts(num_chars: int, seed: int) -> list[str]:
     """A pool of texts of about so many characters."""
     rng = random.Random(seed)
     return [
-        " ".join(rng.choices(WORDS, k=num_chars // 5))[: num_chars + rng.randrange(-40, 40)]
+        " ".join(rng.choices(TEXT.split(), k=num_chars // 5))[
+            : num_chars + rng.randrange(-40, 40)
+        ]
         for _ in range(POOL)
     ]
 
@@ -127,7 +129,7 @@ def run_watched(command: list[str]) -> dict[str, Any]:
         told = child.stdout.read() if child.stdout else b""
     seconds = time.perf_counter() - began
     if child.returncode:
-        raise SystemExit(f"rowmill ended with {child.returncode}")
+        sys.exit(f"rowmill ended with {child.returncode}")
     by_role: dict[str, int] = {}
     for role, peak in peaks.values():
         by_role[role] = max(by_role.get(role, 0), peak)

@@ -26,6 +26,7 @@ import os
 import random
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -40,9 +41,9 @@ from rowmill.read import open_source, read_rows
 from rowmill.rows import Limits, Shard
 from rowmill.validate import Recipe, compile_recipe
 
-WORDS = """time year people way day man thing woman life child world school state family student group
+TEXT = """time year people way day man thing woman life child world school state family student group
 country problem hand part place case week company system program question work government number night
-point home water room mother area money story fact month lot right study book""".split()
+point home water room mother area money story fact month lot right study book"""
 KINDS = [f"kind-{number}" for number in range(12)]
 NAMES = ("id", "question", "kind", "score", "note")
 TEMPLATE = "{question} {note}"
@@ -61,7 +62,7 @@ def make_rows(num_rows: int) -> list[tuple[int, str, str, float, str]]:
     rng = random.Random(7)
 
     def text(num_words: int) -> str:
-        return " ".join(rng.choices(WORDS, k=num_words))
+        return " ".join(rng.choices(TEXT.split(), k=num_words))
 
     return [
         (i, text(11), KINDS[rng.randrange(12)], round(rng.random() * 100, 4), text(7))
@@ -141,7 +142,7 @@ def contenders(path: Path) -> dict[str, Contender]:
     shards, asked = scan(path), recipe()
 
     def refuse(key: int, error: Exception) -> None:
-        raise SystemExit(f"row {key} is bad: {error}")
+        sys.exit(f"row {key} is bad: {error}")
 
     def requests() -> int:
         return sum(

@@ -180,6 +180,47 @@ def test_batch_lines_like_one_before_take_the_fast_lane() -> None:
     assert lane.request(Row(7, raw.replace(b'"max', b'"max_tokens": 5, "max'))) is None
 
 
+BODIES = st.lists(
+    st.tuples(
+        st.sampled_from(["prompt", "max_tokens", "model", "pro\\u006dpt"]),
+        st.sampled_from(['"t"', '"t\\"a\\": "', '"b :"', "5"]),
+    ),
+    max_size=3,
+)
+BATCH_LINES = st.lists(
+    st.tuples(BODIES, st.sampled_from([":", ": ", " : ", "\t:"])), min_size=1, max_size=6
+)
+
+
+@given(BATCH_LINES)
+def test_windows_of_batch_lines_are_what_their_lines_are_alone(
+    drawn: list[tuple[Pairs, str]],
+) -> None:
+    good = batch('{"prompt": "t", "max_tokens": 5, "model": "m"}')
+    lines = [good, good]
+    for pairs, colon in drawn:
+        inner = ", ".join(f'"{name}"{colon}{value}' for name, value in pairs)
+        lines.append(batch('{"prompt": "t", "max_tokens": 5%s}' % (inner and ", " + inner)))
+    by = recipe()
+
+    for _ in range(2):  # the second time the fast lane has learnt
+        assert fates_of(lines, by) == [fates_of([one], recipe())[0] for one in lines]
+
+
+def test_batch_lines_that_are_all_alike_become_requests_at_once() -> None:
+    by = recipe()
+    lines = [batch(f'{{"prompt": "text {i}", "max_tokens": 5}}') for i in range(3000)]
+    rows = [Row(i, raw) for i, raw in enumerate(lines)]
+    twice = [*rows, Row(3000, lines[0].replace(b'"max', b'"max_tokens": 5, "max'))]
+    spaced = [*twice, Row(3001, lines[0].replace(b'"prompt":', b'"prompt" :'))]
+    assert by.requests(rows) is None
+    ask(lines[0], by)
+
+    assert by.requests(rows) == [by.request(row) for row in rows]
+    assert by.requests(twice) is None
+    assert by.requests(spaced) is None
+
+
 def test_jinja_sees_what_its_columns_hold_twice() -> None:
     by = recipe(prompt_jinja="{{ a.k }} {{ b }}", raw=True)
 

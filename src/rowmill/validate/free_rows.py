@@ -50,7 +50,11 @@ class FreeRows:
         self._batch_lane = BatchLane(rules.way)
         self._lane = Lane(("prompt",), self._id_column, never=never, prefix=rules.prefix)
         self._table_lane = TableLane(
-            _ONLY_PROMPT, rules.ids.names, never=never - {*rules.ids.names}, prefix=rules.prefix
+            _ONLY_PROMPT,
+            rules.ids.names,
+            never=never - {*rules.ids.names},
+            prefix=rules.prefix,
+            is_own=True,
         )
 
     def __call__(self, row: AnyRow) -> Request:

@@ -21,7 +21,7 @@ from rowmill.validate.columns import ColumnTemplate
 
 _encode = msgspec.json.Encoder().encode
 _columns_of = attrgetter("columns")
-_QUICK_IDS = frozenset((int, str))
+_QUICK: frozenset[type] = frozenset((int, str))
 _NO_OTHER_PROMPT = (repeat(None), repeat(None), repeat(None), repeat(b""), repeat(""))
 """What stands in a `Request` between `text` and `data_spans`."""
 
@@ -36,8 +36,8 @@ class _Picked(NamedTuple):
     ids: list[bytes | None]
     """None: the row takes the long way, whatever the others hold."""
     texts: list[str]
-    spans: list[tuple[str, ...]]
-    """Literals and values in turn."""
+    spans: Sequence[tuple[str, ...]]
+    """Literals and values in turn; nothing where the prompt is no data."""
 
 
 class TableLane:
@@ -50,6 +50,7 @@ class TableLane:
         *,
         never: Collection[str],
         prefix: str,
+        is_own: bool = False,
     ) -> None:
         """A lane for one job.
 
@@ -58,9 +59,12 @@ class TableLane:
             ids: Columns that may hold the id; the first that does, counts.
             never: Columns that mean something else: tables that have one take the long way.
             prefix: Tables with a column that begins so take it as well.
+            is_own: The template is a column alone, in which rows bring their own prompts: strings, and no data.
         """
         self._template, self._ids = template, tuple(ids)
         self._never, self._prefix = frozenset(never), prefix
+        self._kinds: frozenset[type] = frozenset((str,)) if is_own else _QUICK
+        self._is_own = is_own
         self._last: tuple[RowColumns | None, _Picked] = (None, _Picked([], [], []))
 
     def pick(self, row: TableRow) -> tuple[str, tuple[str, ...], bytes] | None:
@@ -124,24 +128,25 @@ class TableLane:
         literals = [repeat(literal, num_rows) for literal in self._template.literals]
         parts: list[Any] = [literals[0]]
         for name, literal in zip(self._template.columns, literals[1:], strict=True):
-            parts += (_texts(columns.values(name), ids), literal)
+            parts += (_texts(columns.values(name), self._kinds, ids), literal)
         spans = list(zip(*parts, strict=True))
-        return _Picked(ids, list(map("".join, spans)), spans)
+        texts = list(map("".join, spans))
+        return _Picked(ids, texts, [()] * num_rows if self._is_own else spans)
 
 
-def _texts(values: list[Any], ids: list[bytes | None]) -> list[str]:
+def _texts(values: list[Any], kinds: frozenset[type], ids: list[bytes | None]) -> list[str]:
     """Values as they go into a prompt; the `ids` of those that need thought become None."""
     if set(map(type, values)) == {str}:
         return values
     for at, value in enumerate(values):
-        if type(value) not in _QUICK_IDS:
+        if type(value) not in kinds:
             ids[at] = None
     return list(map(str, values))
 
 
 def _ids_or(values: list[Any], otherwise: list[bytes | None]) -> list[bytes | None]:
     """Canonical ids of values; of `otherwise` where they hold none, None where thought is needed."""
-    if _QUICK_IDS.issuperset(map(type, values)) and "" not in values:
+    if _QUICK.issuperset(map(type, values)) and "" not in values:
         return list(map(_encode, values))
     return [_id_or(value, old) for value, old in zip(values, otherwise, strict=True)]
 
@@ -149,4 +154,4 @@ def _ids_or(values: list[Any], otherwise: list[bytes | None]) -> list[bytes | No
 def _id_or(value: Any, otherwise: bytes | None) -> bytes | None:
     if value is None or value == "":
         return otherwise
-    return _encode(value) if type(value) in _QUICK_IDS else None
+    return _encode(value) if type(value) in _QUICK else None
