@@ -285,11 +285,8 @@ def each(
     """Validate each row; the one place where a RowError of one row becomes an outcome."""
     try:
         # Most windows have no bad row; those that have are gone through again, row by row.
-        plain = recipe.requests(rows)  # type: ignore[arg-type]
-        if plain is not None:
-            return plain
-        requests = list(map(recipe.request, rows))  # type: ignore[arg-type]
-        if not recipe.may_be_broken(rows, requests):  # type: ignore[arg-type]
+        requests, is_sure = recipe.all_requests(rows)  # type: ignore[arg-type]
+        if is_sure:
             return requests
     except (RowError, AttributeError):
         requests = []

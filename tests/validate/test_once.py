@@ -180,6 +180,35 @@ def test_batch_lines_like_one_before_take_the_fast_lane() -> None:
     assert lane.request(Row(7, raw.replace(b'"max', b'"max_tokens": 5, "max'))) is None
 
 
+def is_sure(lines: list[bytes], **job: Any) -> bool:
+    """Whether a window is done without a look at each row."""
+    by = recipe(raw=True, **job)
+    ask(lines[0], by)
+    return by.all_requests([Row(i, raw) for i, raw in enumerate(lines)])[1]
+
+
+def test_texts_and_columns_that_end_like_a_key_cost_no_second_look() -> None:
+    lines = [
+        line(id=i, custom_id=None, question="which question", subquestion="question")
+        for i in range(9)
+    ]
+    plain = [line(id=i, question="which question") for i in range(9)]
+
+    assert is_sure(plain, prompt="{question}")
+    assert not is_sure(lines, prompt="{question}")  # two columns may hold the id
+    assert is_sure([one.replace(b"custom_id", b"other") for one in lines], prompt="{question}")
+    assert is_sure([one.replace(b"question", b"prompt", 1) for one in plain])
+
+
+def test_a_key_with_white_space_behind_it_has_all_rows_looked_at() -> None:
+    plain = [line(id=i, question="a : b") for i in range(9)]
+
+    assert is_sure(plain, prompt="{question}")
+    for spaced in (b'" :', b'"  :', b'"\t:'):
+        odd = [*plain, plain[0].replace(b'":', spaced)]
+        assert not is_sure(odd, prompt="{question}")
+
+
 BODIES = st.lists(
     st.tuples(
         st.sampled_from(["prompt", "max_tokens", "model", "pro\\u006dpt"]),

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from rowmill.rows import AnyRow, Request, Row, Sampling
-from rowmill.validate.lane import LEAVE
+from rowmill.validate.lane import AT_ONCE, LEAVE
 from rowmill.validate.lines import Columns, split_columns, value_of
 from rowmill.validate.once import have_keys
 from rowmill.validate.shapes import Asked, Way, text_request
@@ -28,8 +28,6 @@ _OUTER = frozenset(("custom_id", "method", "url", "body"))
 _MAX_KEPT = 4096
 _MAX_NAMES = 64
 _MAX_FIXED = 64
-_AT_ONCE = 1024
-"""Rows whose lines, and what is made of them, stay in the cache of a core."""
 
 _encode_id = msgspec.json.Encoder().encode
 
@@ -74,7 +72,7 @@ class BatchLane:
         ends = row.line.count(b'":')
         if ends != num_keys and ends - row.line.count(b'\\":') != num_keys:
             return None  # a key given twice
-        if b'" :' in row.line or b"\t" in row.line or b"\r" in row.line:
+        if row.line.count(b":") != ends and _has_spaced_end(row.line):
             return None  # one may hide there
         id = _encode_id(line.custom_id) if line.custom_id else b""
         if self._is_plain:
@@ -86,8 +84,8 @@ class BatchLane:
         if self._decode is None or not self._is_plain:
             return None
         requests: list[Request] = []
-        for at in range(0, len(rows), _AT_ONCE):
-            part = self._requests(self._decode, rows[at : at + _AT_ONCE])
+        for at in range(0, len(rows), AT_ONCE):
+            part = self._requests(self._decode, rows[at : at + AT_ONCE])
             if part is None:
                 return None
             requests += part
@@ -155,6 +153,10 @@ class BatchLane:
         self._kinds, self._fixed, self._samplings = kinds, fixed, {}
         self._decode = _decoder(kinds, fixed)
         self._settings = attrgetter("model", *(f"_{i}" for i in range(len(kinds))))
+
+
+def _has_spaced_end(line: bytes) -> bool:
+    return b'" :' in line or b"\t" in line or b"\r" in line
 
 
 def _kind(raw: bytes) -> Any:

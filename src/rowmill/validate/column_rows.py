@@ -14,12 +14,12 @@ from rowmill.validate.asked import CHECKS
 from rowmill.validate.columns import column_text, compile_columns, fill
 from rowmill.validate.ids import canonical_id
 from rowmill.validate.jinja_prompt import JinjaPrompt
-from rowmill.validate.lane import ABSENT, LEAVE, Lane
+from rowmill.validate.lane import ABSENT, AT_ONCE, LEAVE, Lane, read_all
 from rowmill.validate.lines import Columns, shown, split_columns, value_of, what_is
 from rowmill.validate.once import repeated_columns_of
 from rowmill.validate.rules import Rules
 from rowmill.validate.shapes import Asked, text_request
-from rowmill.validate.table_lane import TableLane
+from rowmill.validate.table_lane import TableLane, plain_requests, spans_of
 
 Loose = list[tuple[int, str]]
 """Places of template columns that are not always strings, and their names."""
@@ -38,6 +38,8 @@ class TemplateRows:
                 "`prompt`: column `sampling` holds a row's own sampling, no text; rename it"
             )
             raise ConfigError(reason=reason)
+        self._num_texts = len(texts)
+        self._places = [texts.index(name) for name in self._template.columns]
         attributes = [f"text{texts.index(name)}" for name in self._template.columns]
         self._values = attrgetter(*attributes, "id", "id")  # a tuple, even without columns
         self._blank = [""] * (2 * len(attributes) + 1)
@@ -75,6 +77,25 @@ class TemplateRows:
         if not self._is_plain or not rows or type(rows[0]) is not TableRow:
             return None
         return self._table_lane.requests(rows, self._of_job)
+
+    def of_lines(self, rows: Sequence[AnyRow]) -> list[Request] | None:
+        """The same of lines; what stands twice in them is still to be looked for."""
+        decode, loose = self._fast
+        if loose or not self._is_plain:
+            return None
+        requests: list[Request] = []
+        for at in range(0, len(rows), AT_ONCE):
+            part = rows[at : at + AT_ONCE]
+            found = read_all(decode, part, self._num_texts, self._id_column)
+            if found is None:
+                return None
+            columns = [found[0][i] for i in self._places]
+            spans = spans_of(self._template.literals, columns, len(part))
+            texts = list(map("".join, spans))
+            if not all(texts):
+                return None
+            requests += plain_requests(part, self._of_job, found[1], texts, spans)
+        return requests
 
     def _joined(self, row: AnyRow, values: list[Any], id: bytes) -> Request:
         parts = self._blank.copy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from rowmill.config import Job
@@ -13,7 +14,7 @@ from rowmill.validate.batch_lane import BatchLane
 from rowmill.validate.batch_lines import batch_request, is_batch_line
 from rowmill.validate.columns import ColumnTemplate
 from rowmill.validate.ids import canonical_id
-from rowmill.validate.lane import ABSENT, LEAVE, Lane
+from rowmill.validate.lane import ABSENT, AT_ONCE, LEAVE, Lane, read_all
 from rowmill.validate.lines import Columns, names, value_of
 from rowmill.validate.rules import Rules
 from rowmill.validate.shapes import (
@@ -25,7 +26,7 @@ from rowmill.validate.shapes import (
     text_request,
     with_tools,
 )
-from rowmill.validate.table_lane import TableLane
+from rowmill.validate.table_lane import TableLane, plain_requests
 
 FREE_COLUMNS = frozenset(
     (*CHECKS, *("prompt", "prompt_token_ids", "tools", "url", "method", "body", "custom_id"))
@@ -82,6 +83,19 @@ class FreeRows:
         if type(rows[0]) is TableRow:
             return self._table_lane.requests(rows, self._of_job)
         return self._batch_lane.requests(rows)
+
+    def of_lines(self, rows: Sequence[AnyRow]) -> list[Request] | None:
+        """The same of lines with a prompt; what stands twice in them is still to be looked for."""
+        if not self._is_plain or self._batch_lane.is_taught:
+            return None
+        requests: list[Request] = []
+        for at in range(0, len(rows), AT_ONCE):
+            part = rows[at : at + AT_ONCE]
+            found = read_all(self._lane.decode, part, 1, self._id_column)
+            if found is None or not all(found[0][0]):
+                return None
+            requests += plain_requests(part, self._of_job, found[1], found[0][0], repeat(()))
+        return requests
 
     def _of_text(self, row: AnyRow, text: str, id: bytes) -> Request:
         if self._is_plain:

@@ -90,21 +90,13 @@ class TableLane:
         self, columns: RowColumns, rows: list[TableRow], sampling: Sampling
     ) -> Iterable[Request]:
         picked, at = self._picked(columns), [row.at for row in rows]
-        ids = [picked.ids[i] for i in at]
-        if None in ids:
+        ids = [id for i in at if (id := picked.ids[i]) is not None]
+        if len(ids) < len(rows):
             raise _TakesThoughtError
         texts = [picked.texts[i] for i in at]
         if not all(texts):
             raise _TakesThoughtError
-        return map(
-            Request,
-            [row.key for row in rows],
-            repeat(sampling),
-            ids,
-            texts,
-            *_NO_OTHER_PROMPT,
-            [picked.spans[i] for i in at],
-        )
+        return plain_requests(rows, sampling, ids, texts, [picked.spans[i] for i in at])
 
     def _picked(self, columns: RowColumns) -> _Picked:
         last, picked = self._last
@@ -125,13 +117,34 @@ class TableLane:
         ids: list[bytes | None] = [b""] * num_rows
         for name in reversed([name for name in self._ids if name in names]):
             ids = _ids_or(columns.values(name), ids)
-        literals = [repeat(literal, num_rows) for literal in self._template.literals]
-        parts: list[Any] = [literals[0]]
-        for name, literal in zip(self._template.columns, literals[1:], strict=True):
-            parts += (_texts(columns.values(name), self._kinds, ids), literal)
-        spans = list(zip(*parts, strict=True))
+        values = [
+            _texts(columns.values(name), self._kinds, ids) for name in self._template.columns
+        ]
+        spans = spans_of(self._template.literals, values, num_rows)
         texts = list(map("".join, spans))
         return _Picked(ids, texts, [()] * num_rows if self._is_own else spans)
+
+
+def spans_of(
+    literals: Sequence[str], values: list[list[str]], num_rows: int
+) -> list[tuple[str, ...]]:
+    """Literals and values in turn, of rows at once."""
+    parts: list[Iterable[str]] = [repeat(literals[0], num_rows)]
+    for column, literal in zip(values, literals[1:], strict=True):
+        parts += (column, repeat(literal, num_rows))
+    return list(zip(*parts, strict=True))
+
+
+def plain_requests(
+    rows: Sequence[AnyRow],
+    sampling: Sampling,
+    ids: Iterable[bytes],
+    texts: Iterable[str],
+    spans: Iterable[Sequence[str]],
+) -> Iterable[Request]:
+    """Requests with a text, a column for each field."""
+    keys = [row.key for row in rows]
+    return map(Request, keys, repeat(sampling), ids, texts, *_NO_OTHER_PROMPT, spans)
 
 
 def _texts(values: list[Any], kinds: frozenset[type], ids: list[bytes | None]) -> list[str]:
