@@ -4,7 +4,7 @@ Promises: a value that is neither string nor whole number, or an id that is neit
 which reads the row's JSON view and knows what to say.
 Knows nothing of: files, types of columns.
 Memory: the texts of one batch.
-Source: measured, two columns of 100 characters together, reading included: row by row 2.3 us, a batch at once 0.7 us.
+Source: measured, two columns of 100 characters together, reading included: row by row 2.3 us (at a higher load), a batch at once 0.7 us.
 """
 
 from __future__ import annotations
