@@ -288,8 +288,8 @@ def each(
     """Validate each row; the one place where a RowError of one row becomes an outcome."""
     try:
         # Most windows have no bad row; those that have are gone through again, row by row.
-        requests = list(map(recipe.request, rows))  # type: ignore[arg-type]
-        if not recipe.may_be_broken(rows, requests):  # type: ignore[arg-type]
+        requests, is_sure = recipe.all_requests(rows)  # type: ignore[arg-type]
+        if is_sure:
             return requests
     except (RowError, AttributeError):
         requests = []
@@ -314,10 +314,8 @@ def rejected(key: int, error: RowError) -> Outcome:
 
 
 def _size(rows: list[AnyRow | BadLine]) -> int:
-    return sum(map(_row_size, rows))
-
-
-def _row_size(row: AnyRow | BadLine) -> int:
-    if type(row) is Row:
-        return len(row.line)
-    return row.columns.mean_bytes if isinstance(row, TableRow) else 0
+    lines = [len(row.line) for row in rows if type(row) is Row]
+    if len(lines) == len(rows):
+        return sum(lines)
+    means = [row.columns.mean_bytes for row in rows if type(row) is TableRow]
+    return sum(lines) + sum(means)

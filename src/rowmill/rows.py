@@ -101,13 +101,12 @@ class RowColumns(Protocol):
         ...
 
 
-class TableRow:
+class TableRow(msgspec.Struct, frozen=True, gc=False):
     """One row of a table. It looks as a `Row` does; its line is made when somebody asks for it."""
 
-    __slots__ = ("at", "columns", "key")
-
-    def __init__(self, key: int, columns: RowColumns, at: int) -> None:
-        self.key, self.columns, self.at = key, columns, at
+    key: int
+    columns: RowColumns
+    at: int
 
     @property
     def line(self) -> bytes:

@@ -180,6 +180,76 @@ def test_batch_lines_like_one_before_take_the_fast_lane() -> None:
     assert lane.request(Row(7, raw.replace(b'"max', b'"max_tokens": 5, "max'))) is None
 
 
+def is_sure(lines: list[bytes], **job: Any) -> bool:
+    """Whether a window is done without a look at each row."""
+    by = recipe(raw=True, **job)
+    ask(lines[0], by)
+    return by.all_requests([Row(i, raw) for i, raw in enumerate(lines)])[1]
+
+
+def test_texts_and_columns_that_end_like_a_key_cost_no_second_look() -> None:
+    lines = [
+        line(id=i, custom_id=None, question="which question", subquestion="question")
+        for i in range(9)
+    ]
+    plain = [line(id=i, question="which question") for i in range(9)]
+
+    assert is_sure(plain, prompt="{question}")
+    assert not is_sure(lines, prompt="{question}")  # two columns may hold the id
+    assert is_sure([one.replace(b"custom_id", b"other") for one in lines], prompt="{question}")
+    assert is_sure([one.replace(b"question", b"prompt", 1) for one in plain])
+
+
+def test_a_key_with_white_space_behind_it_has_all_rows_looked_at() -> None:
+    plain = [line(id=i, question="a : b") for i in range(9)]
+
+    assert is_sure(plain, prompt="{question}")
+    for spaced in (b'" :', b'"  :', b'"\t:'):
+        odd = [*plain, plain[0].replace(b'":', spaced)]
+        assert not is_sure(odd, prompt="{question}")
+
+
+BODIES = st.lists(
+    st.tuples(
+        st.sampled_from(["prompt", "max_tokens", "model", "pro\\u006dpt"]),
+        st.sampled_from(['"t"', '"t\\"a\\": "', '"b :"', "5"]),
+    ),
+    max_size=3,
+)
+BATCH_LINES = st.lists(
+    st.tuples(BODIES, st.sampled_from([":", ": ", " : ", "\t:"])), min_size=1, max_size=6
+)
+
+
+@given(BATCH_LINES)
+def test_windows_of_batch_lines_are_what_their_lines_are_alone(
+    drawn: list[tuple[Pairs, str]],
+) -> None:
+    good = batch('{"prompt": "t", "max_tokens": 5, "model": "m"}')
+    lines = [good, good]
+    for pairs, colon in drawn:
+        inner = ", ".join(f'"{name}"{colon}{value}' for name, value in pairs)
+        lines.append(batch('{"prompt": "t", "max_tokens": 5%s}' % (inner and ", " + inner)))
+    by = recipe()
+
+    for _ in range(2):  # the second time the fast lane has learnt
+        assert fates_of(lines, by) == [fates_of([one], recipe())[0] for one in lines]
+
+
+def test_batch_lines_that_are_all_alike_become_requests_at_once() -> None:
+    by = recipe()
+    lines = [batch(f'{{"prompt": "text {i}", "max_tokens": 5}}') for i in range(3000)]
+    rows = [Row(i, raw) for i, raw in enumerate(lines)]
+    twice = [*rows, Row(3000, lines[0].replace(b'"max', b'"max_tokens": 5, "max'))]
+    spaced = [*twice, Row(3001, lines[0].replace(b'"prompt":', b'"prompt" :'))]
+    assert by.requests(rows) is None
+    ask(lines[0], by)
+
+    assert by.requests(rows) == [by.request(row) for row in rows]
+    assert by.requests(twice) is None
+    assert by.requests(spaced) is None
+
+
 def test_jinja_sees_what_its_columns_hold_twice() -> None:
     by = recipe(prompt_jinja="{{ a.k }} {{ b }}", raw=True)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from io import FileIO
-from itertools import chain
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from rowmill.read import text
@@ -64,11 +64,10 @@ def read_lines(
             continue
         rows: list[Row | BadLine]
         if part.is_clean():
-            rows = [
-                Row(at, body)
-                for at, line in enumerate(part.lines, key)
-                if (body := line.strip(_JSON_SPACE))
-            ]
+            bodies = list(map(bytes.strip, part.lines, repeat(_JSON_SPACE)))
+            rows = list(map(Row, range(key, key + len(bodies)), bodies))
+            if b"" in bodies:
+                rows = [row for row, body in zip(rows, bodies, strict=True) if body]
         else:
             rows = [
                 _row_or_bad(at, line)

@@ -3,22 +3,23 @@
 Promises: a line with another key or value is left to the long way, which teaches the lane what it found right.
 Knows nothing of: what is right or wrong.
 Memory: one Struct class, and the Samplings of at most 4,096 distinct settings.
-Source: measured on 316-byte lines, CPU time: the long way 9 us a row, this one 1.2 us;
+Source: measured on 316-byte lines, CPU time: the long way 9 us a row, this one 1.2 us, 0.8 us where all rows are plain;
 reading values as `Raw` instead of their own kinds would cost 1.5 us more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rowmill.rows import AnyRow, Request, Sampling
-from rowmill.validate.lane import LEAVE
+from rowmill.rows import AnyRow, Request, Row, Sampling
+from rowmill.validate.lane import AT_ONCE, LEAVE
 from rowmill.validate.lines import Columns, split_columns, value_of
+from rowmill.validate.once import have_keys
 from rowmill.validate.shapes import Asked, Way, text_request
 
 _FIXED = ("method", "url", "model")
@@ -28,7 +29,6 @@ _MAX_KEPT = 4096
 _MAX_NAMES = 64
 _MAX_FIXED = 64
 
-_UNKNOWN = (None, 0)
 _encode_id = msgspec.json.Encoder().encode
 
 
@@ -42,7 +42,7 @@ class BatchLane:
         """Keys that bodies had beside prompt and model so far -> kinds of value."""
         self._fixed: dict[str, tuple[str, ...]] = dict.fromkeys(_FIXED, ())
         """Values found right."""
-        self._samplings: dict[Any, tuple[Sampling | None, int]] = {}
+        self._samplings: dict[Any, tuple[Sampling, int]] = {}
         """Settings of a body -> what they come to, and the keys of such a line beside `custom_id` and `method`."""
         self._decode: Callable[[bytes], Any] | None = None
         self._settings: Callable[[Any], Any] = attrgetter("model")
@@ -63,18 +63,60 @@ class BatchLane:
         if line.custom_id is UNSET and line.method is UNSET:
             return None
         body = line.body
-        sampling, num_keys = self._samplings.get(self._settings(body), _UNKNOWN)
+        known = self._samplings.get(self._settings(body))
         text = body.prompt
-        if sampling is None or not text:
+        if known is None or not text:
             return None
+        sampling, num_keys = known
         num_keys += (line.custom_id is not UNSET) + (line.method is not UNSET)
         ends = row.line.count(b'":')
         if ends != num_keys and ends - row.line.count(b'\\":') != num_keys:
-            return None  # a key given twice, or one with white space behind it
+            return None  # a key given twice
+        if row.line.count(b":") != ends and _has_spaced_end(row.line):
+            return None  # one may hide there
         id = _encode_id(line.custom_id) if line.custom_id else b""
         if self._is_plain:
             return Request(row.key, sampling, id, text)
         return text_request(self._way, Asked(row.key, id, sampling), text)
+
+    def requests(self, rows: Sequence[AnyRow]) -> list[Request] | None:
+        """The requests of many rows; None where one must take the long way, or may hold a key twice."""
+        if self._decode is None or not self._is_plain:
+            return None
+        requests: list[Request] = []
+        for at in range(0, len(rows), AT_ONCE):
+            part = self._requests(self._decode, rows[at : at + AT_ONCE])
+            if part is None:
+                return None
+            requests += part
+        return requests
+
+    def _requests(
+        self, decode: Callable[[bytes], Any], rows: Sequence[AnyRow]
+    ) -> Iterable[Request] | None:
+        try:
+            lines = [row.line for row in rows if type(row) is Row]
+            found = list(map(decode, lines))
+        except LEAVE:
+            return None
+        bodies = [line.body for line in found]
+        settings = list(map(self._settings, bodies))
+        known = {each: self._samplings[each] for each in set(settings) & self._samplings.keys()}
+        texts, names = [body.prompt for body in bodies], [line.custom_id for line in found]
+        num_absent = names.count(UNSET), [line.method for line in found].count(UNSET)
+        if (
+            len(found) < len(rows)
+            or len(known) < len(set(settings))
+            or not all(texts)
+            or all(num_absent)
+        ):
+            return None
+        num_keys = sum([known[each][1] for each in settings])
+        if not have_keys(lines, 2 * len(rows) - sum(num_absent) + num_keys):
+            return None
+        samplings = [known[each][0] for each in settings]
+        ids = [_encode_id(name) if name else b"" for name in names]
+        return map(Request, [row.key for row in rows], samplings, ids, texts)
 
     def learn(self, row: AnyRow, columns: Columns, request: Request) -> None:
         """Take a line that the long way found right as the like of those to come."""
@@ -111,6 +153,10 @@ class BatchLane:
         self._kinds, self._fixed, self._samplings = kinds, fixed, {}
         self._decode = _decoder(kinds, fixed)
         self._settings = attrgetter("model", *(f"_{i}" for i in range(len(kinds))))
+
+
+def _has_spaced_end(line: bytes) -> bool:
+    return b'" :' in line or b"\t" in line or b"\r" in line
 
 
 def _kind(raw: bytes) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -14,12 +14,12 @@ from rowmill.validate.asked import CHECKS
 from rowmill.validate.columns import column_text, compile_columns, fill
 from rowmill.validate.ids import canonical_id
 from rowmill.validate.jinja_prompt import JinjaPrompt
-from rowmill.validate.lane import ABSENT, LEAVE, Lane
+from rowmill.validate.lane import ABSENT, AT_ONCE, LEAVE, Lane, read_all
 from rowmill.validate.lines import Columns, shown, split_columns, value_of, what_is
 from rowmill.validate.once import repeated_columns_of
 from rowmill.validate.rules import Rules
 from rowmill.validate.shapes import Asked, text_request
-from rowmill.validate.table_lane import TableLane
+from rowmill.validate.table_lane import TableLane, plain_requests, spans_of
 
 Loose = list[tuple[int, str]]
 """Places of template columns that are not always strings, and their names."""
@@ -38,6 +38,8 @@ class TemplateRows:
                 "`prompt`: column `sampling` holds a row's own sampling, no text; rename it"
             )
             raise ConfigError(reason=reason)
+        self._num_texts = len(texts)
+        self._places = [texts.index(name) for name in self._template.columns]
         attributes = [f"text{texts.index(name)}" for name in self._template.columns]
         self._values = attrgetter(*attributes, "id", "id")  # a tuple, even without columns
         self._blank = [""] * (2 * len(attributes) + 1)
@@ -51,13 +53,13 @@ class TemplateRows:
         # One value, so that another thread never sees the one without the other.
         self._fast: tuple[Callable[[bytes], Any], Loose] = (self._lane.decode, [])
         self._table_lane = TableLane(
-            self._template.columns, rules.ids.names, never={"sampling"}, prefix=rules.prefix
+            self._template, rules.ids.names, never={"sampling"}, prefix=rules.prefix
         )
 
     def __call__(self, row: AnyRow) -> Request:
         if type(row) is TableRow:
             picked = self._table_lane.pick(row)
-            return self._long_way(row) if picked is None else self._joined(row, *picked)
+            return self._long_way(row) if picked is None else self._asked(row, *picked)
         try:
             decode, loose = self._fast
             *values, raw, _ = self._values(decode(row.line))
@@ -70,15 +72,42 @@ class TemplateRows:
         id = b"" if raw is ABSENT else canonical_id(bytes(raw), self._id_column)
         return self._joined(row, values, id)
 
+    def requests(self, rows: Sequence[AnyRow]) -> list[Request] | None:
+        """As this of each row; None where they are to be asked one by one, and looked at for what stands twice."""
+        if not self._is_plain or not rows or type(rows[0]) is not TableRow:
+            return None
+        return self._table_lane.requests(rows, self._of_job)
+
+    def of_lines(self, rows: Sequence[AnyRow]) -> list[Request] | None:
+        """The same of lines; what stands twice in them is still to be looked for."""
+        decode, loose = self._fast
+        if loose or not self._is_plain:
+            return None
+        requests: list[Request] = []
+        for at in range(0, len(rows), AT_ONCE):
+            part = rows[at : at + AT_ONCE]
+            found = read_all(decode, part, self._num_texts, self._id_column)
+            if found is None:
+                return None
+            columns = [found[0][i] for i in self._places]
+            spans = spans_of(self._template.literals, columns, len(part))
+            texts = list(map("".join, spans))
+            if not all(texts):
+                return None
+            requests += plain_requests(part, self._of_job, found[1], texts, spans)
+        return requests
+
     def _joined(self, row: AnyRow, values: list[Any], id: bytes) -> Request:
         parts = self._blank.copy()
         parts[1::2] = values
-        text = "".join(parts)
+        return self._asked(row, "".join(parts), parts, id)
+
+    def _asked(self, row: AnyRow, text: str, parts: Sequence[str], id: bytes) -> Request:
         if text and self._is_plain:
             return Request(row.key, self._of_job, id, text, data_spans=parts)
         return self._filled(Asked(row.key, id, self._of_job), parts)
 
-    def _filled(self, asked: Asked, parts: list[str]) -> Request:
+    def _filled(self, asked: Asked, parts: Sequence[str]) -> Request:
         text = "".join(parts)
         if not text:
             columns = ", ".join(f"`{name}`" for name in self._template.columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from rowmill.config import Job
@@ -10,8 +12,9 @@ from rowmill.rows import AnyRow, Request, Sampling, TableRow
 from rowmill.validate.asked import CHECKS
 from rowmill.validate.batch_lane import BatchLane
 from rowmill.validate.batch_lines import batch_request, is_batch_line
+from rowmill.validate.columns import ColumnTemplate
 from rowmill.validate.ids import canonical_id
-from rowmill.validate.lane import ABSENT, LEAVE, Lane
+from rowmill.validate.lane import ABSENT, AT_ONCE, LEAVE, Lane, read_all
 from rowmill.validate.lines import Columns, names, value_of
 from rowmill.validate.rules import Rules
 from rowmill.validate.sampled_lane import SampledLane
@@ -24,12 +27,13 @@ from rowmill.validate.shapes import (
     text_request,
     with_tools,
 )
-from rowmill.validate.table_lane import TableLane
+from rowmill.validate.table_lane import TableLane, plain_requests
 
 FREE_COLUMNS = frozenset(
     (*CHECKS, *("prompt", "prompt_token_ids", "tools", "url", "method", "body", "custom_id"))
 )
 """Columns that mean something where a row brings its own prompt."""
+_ONLY_PROMPT = ColumnTemplate(("", ""), ("prompt",))
 
 
 class FreeRows:
@@ -51,15 +55,19 @@ class FreeRows:
             rules.samplings, self._id_column, never=never, prefix=rules.prefix
         )
         self._table_lane = TableLane(
-            ("prompt",), rules.ids.names, never=never - {*rules.ids.names}, prefix=rules.prefix
+            _ONLY_PROMPT,
+            rules.ids.names,
+            never=never - {*rules.ids.names},
+            prefix=rules.prefix,
+            is_own=True,
         )
 
     def __call__(self, row: AnyRow) -> Request:
         if type(row) is TableRow:
             picked = self._table_lane.pick(row)
-            if picked is None or not picked[0][0]:
+            if picked is None or not picked[0]:
                 return self._long_way(row)
-            return self._of_text(row, picked[0][0], picked[1])
+            return self._of_text(row, picked[0], picked[2])
         if self._batch_lane.is_taught and (request := self._batch_lane.request(row)):
             return request
         try:
@@ -71,6 +79,27 @@ class FreeRows:
             return self._long_way(row)
         id = b"" if raw is ABSENT else canonical_id(bytes(raw), self._id_column)
         return self._of_text(row, text, id)
+
+    def requests(self, rows: Sequence[AnyRow]) -> list[Request] | None:
+        """As this of each row; None where they are to be asked one by one, and looked at for what stands twice."""
+        if not self._is_plain or not rows:
+            return None
+        if type(rows[0]) is TableRow:
+            return self._table_lane.requests(rows, self._of_job)
+        return self._batch_lane.requests(rows)
+
+    def of_lines(self, rows: Sequence[AnyRow]) -> list[Request] | None:
+        """The same of lines with a prompt; what stands twice in them is still to be looked for."""
+        if not self._is_plain or self._batch_lane.is_taught:
+            return None
+        requests: list[Request] = []
+        for at in range(0, len(rows), AT_ONCE):
+            part = rows[at : at + AT_ONCE]
+            found = read_all(self._lane.decode, part, 1, self._id_column)
+            if found is None or not all(found[0][0]):
+                return None
+            requests += plain_requests(part, self._of_job, found[1], found[0][0], repeat(()))
+        return requests
 
     def _sampled(self, row: AnyRow) -> Request:
         """A row with sampling of its own, or one that must take the long way."""

@@ -11,10 +11,15 @@ and 0.5 us more to see that none of it was there.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
+
+from rowmill.errors import InvalidRow
+from rowmill.rows import AnyRow, Row
+from rowmill.validate.ids import canonical_id
 
 ABSENT = Raw()
 LEAVE = (msgspec.MsgspecError, RecursionError)
@@ -23,7 +28,12 @@ LEAVE = (msgspec.MsgspecError, RecursionError)
 Field = tuple[str, str, Any]
 """Attribute, column, type."""
 
+Columns = tuple[list[list[str]], list[bytes]]
+AT_ONCE = 1024
+"""Rows whose lines, and what is made of them, stay in the cache of a core."""
+
 _MAX_CARRIED = 256
+_SPELT = frozenset(bytes([byte]) for byte in b'"-0123456789')
 _NONE_KNOWN = msgspec.defstruct("NoneKnown", [], forbid_unknown_fields=True)
 
 
@@ -90,6 +100,33 @@ class Lane:
             return
         carried = [(f"carried{i}", column, Raw) for i, column in enumerate(self._carried)]
         self.decode = _decoder([*self._fixed, *carried])
+
+
+def read_all(
+    decode: Callable[[bytes], Any], rows: Sequence[AnyRow], num_texts: int, id_column: str
+) -> Columns | None:
+    """Texts by column, and ids, of lines; None where one must take the long way, or is of a table.
+
+    Args:
+        decode: a lane's, of which all text columns are strings.
+    """
+    lines = [row.line for row in rows if type(row) is Row]
+    if len(lines) < len(rows):
+        return None
+    try:
+        found = list(map(decode, lines))
+        texts = [list(map(attrgetter(f"text{at}"), found)) for at in range(num_texts)]
+        ids = _ids([bytes(one.id) for one in found], id_column)
+    except (*LEAVE, AttributeError, InvalidRow):
+        return None
+    return None if any(UNSET in column for column in texts) else (texts, ids)
+
+
+def _ids(raw: list[bytes], id_column: str) -> list[bytes]:
+    """Canonical ids; most have but one spelling."""
+    if _SPELT.issuperset([one[:1] for one in raw]) and b"\\" not in b"".join(raw):
+        return raw if b'""' not in raw else [one if one != b'""' else b"" for one in raw]
+    return [canonical_id(one, id_column) for one in raw]
 
 
 def _decoder(fields: Sequence[Field]) -> Callable[[bytes], Any]:

@@ -32,6 +32,10 @@ class Recipe(msgspec.Struct, frozen=True):
 
     request: Callable[[AnyRow], Request]
     """The row's request; raises RowError."""
+    requests: Callable[[Sequence[AnyRow]], list[Request] | None]
+    """The requests of many rows where all of them are plain; None where they are to be taken one by one."""
+    of_lines: Callable[[Sequence[AnyRow]], list[Request] | None]
+    """The same of lines in which a column may stand twice."""
     id_of: Callable[[AnyRow], bytes]
     """JSON text of the row's id alone; empty where it has none, or none that can be read."""
     wanted: Wanted
@@ -44,9 +48,18 @@ class Recipe(msgspec.Struct, frozen=True):
         if self.once is not None:
             self.once.check(row)
 
-    def may_be_broken(self, rows: Sequence[AnyRow], requests: Sequence[Request]) -> bool:
-        """Whether `check_once` must see rows that all became requests."""
-        return self.once is not None and self.once.may_be_broken(rows, requests)
+    def all_requests(self, rows: Sequence[AnyRow]) -> tuple[list[Request], bool]:
+        """The requests of many rows, and whether that is that: else `check_once` must see each row.
+
+        Raises: RowError, AttributeError where a row gives none, or is none.
+        """
+        requests = self.requests(rows)
+        if requests is not None:
+            return requests, True
+        requests = self.of_lines(rows)
+        if requests is None:
+            requests = list(map(self.request, rows))
+        return requests, self.once is None or not self.once.may_be_broken(rows, requests)
 
 
 def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
@@ -100,7 +113,19 @@ def _recipe(job: Job, rules: Rules) -> Recipe:
         way_in = FreeRows(using((*FREE_COLUMNS, job.messages)), job)
         once = Once(("prompt",), ids, others=(job.messages, *fields))
     wanted = Wanted(needed=way_in.needed, used=way_in.used.union(ids), prefix=job.output.prefix)
-    return Recipe(request=way_in, id_of=rules.ids.of, wanted=wanted, once=once)
+    return Recipe(
+        request=way_in,
+        requests=_one_by_one if isinstance(way_in, JinjaRows) else way_in.requests,
+        of_lines=_one_by_one if isinstance(way_in, JinjaRows) else way_in.of_lines,
+        id_of=rules.ids.of,
+        wanted=wanted,
+        once=once,
+    )
+
+
+def _one_by_one(rows: Sequence[AnyRow]) -> None:
+    """No window of rows is known to be plain."""
+    del rows
 
 
 def id_columns(job: Job) -> IdColumns:
