@@ -54,6 +54,8 @@ CASES = {
     "short-0.5b": Case("short", "0.5b"),
     "short-7b": Case("short", "7b"),
     "mixed-0.5b": Case("mixed", "0.5b"),
+    "both-0.5b": Case("short,mixed", "0.5b"),
+    "both-7b": Case("mixed,system", "7b"),
     "mixed-7b": Case("mixed", "7b"),
     "mixed-7b-fp8": Case("mixed", "7b", (POOL, "quantization=fp8")),
     "system-0.5b": Case("system", "0.5b"),

@@ -59,3 +59,20 @@ def test_tokens_in_flight_stay_under_the_pool() -> None:
 
 def test_an_idle_engine_takes_a_batch_of_any_size() -> None:
     assert Feed(Limits(seats=1), prove_rows=0).wait_room(1000, 0)
+
+
+def test_what_rows_share_and_what_they_will_generate_counts() -> None:
+    feed = Feed(Limits(seats=100, kv_tokens=1000), prove_rows=0)
+    feed.sent(10, 1200)
+    feed.answered(1, prompt_tokens=120, cached_tokens=108, output_tokens=2)
+
+    assert feed.wait_room(1, 0)
+    feed = Feed(Limits(seats=100, kv_tokens=1000), prove_rows=0)
+    feed.sent(10, 100, outputs=2000)
+
+    assert not feed.wait_room(1, 0)
+
+
+def test_few_seats_stand_empty_before_the_next_message() -> None:
+    assert Feed(Limits(seats=1024), prove_rows=0).batch_rows == 64
+    assert Feed(Limits(seats=8), prove_rows=0).batch_rows == 1

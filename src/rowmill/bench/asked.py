@@ -77,12 +77,13 @@ def plans_of(asked: Asked, folder: Path) -> list[Plan]:
     if asked.engine == "vllm":
         share = asked.memory_share or round(ALL_SHARES / len(grouped(names)), 3)
         settings.setdefault(MEMORY, share)
+    each = [msgspec.structs.replace(asked, workload=name) for name in _workloads(asked)]
     plans = []
     if asked.defaults != "only":
-        plans.append(_plan(asked, names, settings, folder, EQUAL))
+        plans += [_plan(one, names, settings, folder, EQUAL) for one in each]
     if asked.defaults:
         own = {name: value for name, value in settings.items() if name not in TUNING}
-        plans.append(_plan(asked, names, own, folder, OWN))
+        plans += [_plan(one, names, own, folder, OWN) for one in each]
     if "rowmill" in names:
         _check_ours(plans)
     return plans
@@ -116,14 +117,20 @@ def _plan(
     )
 
 
+def _workloads(asked: Asked) -> list[str]:
+    """Several by commas: the engines stay open from one to the next."""
+    return [name.strip() for name in asked.workload.split(",") if name.strip()]
+
+
 def _all_of(engine: str) -> tuple[str, ...]:
     return tuple(CONTENDERS) if engine == "vllm" else ("rowmill",)
 
 
 def _name_mistakes(asked: Asked, names: Iterable[str]) -> Iterator[str]:
     known = ", ".join(f"`{name}`" for name in CONTENDERS)
-    if asked.workload not in SHAPES:
-        yield f"there is no workload `{asked.workload}`; known: {', '.join(SHAPES)}"
+    for name in _workloads(asked):
+        if name not in SHAPES:
+            yield f"there is no workload `{name}`; known: {', '.join(SHAPES)}"
     for name in (*names, *asked.slow):
         if name not in CONTENDERS:
             yield f"there is no contender `{name}`; known: {known}"

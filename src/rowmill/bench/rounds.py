@@ -52,6 +52,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     context: int = 0
     """Tokens of prompt and answer that the model takes; 0: as many as there are."""
 
+    def has_engines_of(self, other: Plan) -> bool:
+        """Whether the engines of this plan serve another as they are."""
+        mine = (self.spec, self.contenders, self.is_equal)
+        return mine == (other.spec, other.contenders, other.is_equal)
+
 
 def turns(plan: Plan) -> Iterator[tuple[int, list[str]]]:
     """(round from 1, contenders in the order of their turns)."""
@@ -84,17 +89,24 @@ def measure_all(
     limit = max_seconds if max_seconds is not None else _NO_DEADLINE_S
     deadline = time.monotonic() + limit
     done: list[Measured] = []
-    for plan in plans:
+    before: Rounds | None = None
+    for number, plan in enumerate(plans):
         if time.monotonic() >= deadline:
             break
         tell(plan.title)
-        rounds = Rounds(plan, folder, Words(plan.spec.tokenizer), tell, deadline=deadline)
-        done.append(_measure(rounds, lambda some: keep([*done, some])))
+        words = Words(plan.spec.tokenizer)
+        rounds = Rounds(plan, folder, words, tell, deadline=deadline, before=before)
+        stays = number + 1 < len(plans) and plan.has_engines_of(plans[number + 1])
+        done.append(_measure(rounds, lambda some: keep([*done, some]), stays=stays))
+        before = rounds if stays and not rounds.stopped else None
         keep(done)
+    if before is not None:
+        before.close()
     return done
 
 
-def _measure(rounds: Rounds, keep: Callable[[Measured], None]) -> Measured:
+def _measure(rounds: Rounds, keep: Callable[[Measured], None], *, stays: bool) -> Measured:
+    """Run a plan; the engines stay open where the next plan needs the same."""
     try:
         rounds.open_all()
         rounds.warm()
@@ -107,7 +119,8 @@ def _measure(rounds: Rounds, keep: Callable[[Measured], None]) -> Measured:
         rounds.stopped = "interrupted"  # so that nobody waits for engines to close
         raise
     finally:
-        rounds.close()
+        if rounds.stopped or not stays:
+            rounds.close()
     return rounds.found()
 
 
@@ -115,21 +128,32 @@ class Rounds:
     """Rounds in progress."""
 
     def __init__(
-        self, plan: Plan, folder: Path, words: Words, tell: Tell, *, deadline: float
+        self,
+        plan: Plan,
+        folder: Path,
+        words: Words,
+        tell: Tell,
+        *,
+        deadline: float,
+        before: Rounds | None = None,
     ) -> None:
+        """Rounds of a plan; `before`: others that are done, whose engines are the same and open."""
         self.plan = plan
         self._folder, self._words, self._tell = folder, words, tell
         self._deadline = deadline
-        self._process_of: dict[str, Process] = {}
+        self.process_of: dict[str, Process] = {}
         """Contender -> its process."""
-        self._residents: list[Resident] = []
+        self.residents: list[Resident] = []
         self._runs: list[Run] = []
-        self._failed: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
         self._seeds: list[int] = []
         self._work: Work | None = None
         self._longest: dict[str, float] = {}
         self.stopped = ""
         """Why it ended early."""
+        if before is not None:
+            self.process_of, self.residents = before.process_of, before.residents
+            self.failed = before.failed
 
     def found(self) -> Measured:
         """What there is so far."""
@@ -139,10 +163,10 @@ class Rounds:
             work=self._work,
             seeds=list(self._seeds),
             settings=self.plan.spec.settings,
-            residents=list(self._residents),
+            residents=list(self.residents),
             runs=list(self._runs),
             stopped=self.stopped,
-            failed=dict(self._failed),
+            failed=dict(self.failed),
         )
 
     def open_all(self) -> None:
@@ -156,18 +180,18 @@ class Rounds:
         groups = grouped(self.plan.contenders)
         opening: dict[str, Process] = {}
         for resident, names in groups.items():
-            if at_once and self._process_of and not opening:
+            if at_once and self.process_of and not opening:
                 # The first one alone compiled what all need.
                 opening = {name: self._process(name) for name in self._not_open(groups)}
             before, began = used_bytes(), time.monotonic()
             process = opening.get(resident) or self._process(resident)
-            self._process_of |= dict.fromkeys(names, process)
+            self.process_of |= dict.fromkeys(names, process)
             ready = process.ready()
             seconds = time.monotonic() - began
             if isinstance(ready, Failed):
                 self._drop(names, f"not opened: {ready.reason}")
                 continue
-            self._residents.append(
+            self.residents.append(
                 Resident(
                     contenders=tuple(names),
                     start_s=round(seconds, 2),
@@ -182,7 +206,7 @@ class Rounds:
         return [
             resident
             for resident, names in groups.items()
-            if not any(name in self._process_of or name in self._failed for name in names)
+            if not any(name in self.process_of or name in self.failed for name in names)
         ]
 
     def _process(self, resident: str) -> Process:
@@ -196,7 +220,7 @@ class Rounds:
         """
         rows = min(max(self.plan.rows // WARM_SHARE, WARM_LEAST), WARM_MOST, self.plan.rows)
         work = self._written("warm", self.plan.seed + WARM_SEED, rows)
-        for name in list(self._process_of):
+        for name in list(self.process_of):
             self._one(name, work, 0)
 
     def round(self, number: int, names: list[str]) -> None:
@@ -205,14 +229,14 @@ class Rounds:
         Raises:
             OutOfTimeError: no time is left, or too little for the next contender.
         """
-        if not self._process_of:
+        if not self.process_of:
             return
         seed = self.plan.seed + number - 1
         work = self._written(f"round-{number}", seed, self.plan.rows)
         self._seeds.append(seed)
         self._work = self._work or work
         for name in names:
-            if name in self._process_of:
+            if name in self.process_of:
                 if time.monotonic() + self._longest.get(name, 0.0) > self._deadline:
                     raise OutOfTimeError
                 self._one(name, work, number)
@@ -220,21 +244,21 @@ class Rounds:
 
     def close(self) -> None:
         """End all; at once, where it was ended early."""
-        for process in set(self._process_of.values()):
+        for process in set(self.process_of.values()):
             process.end(at_once=bool(self.stopped))
-        self._process_of.clear()
+        self.process_of.clear()
 
     def _spec_of(self, resident: str) -> Spec:
         spec = self.plan.spec
         if resident != "batch" or not self.plan.is_equal:
             return spec
-        taken = next((one.about for one in self._residents if "seats" in one.about), {})
+        taken = next((one.about for one in self.residents if "seats" in one.about), {})
         filled = {EQUAL[key]: taken[key] for key in EQUAL if taken.get(key)}
         return msgspec.structs.replace(spec, settings={**filled, **spec.settings})
 
     def _one(self, name: str, work: Work, number: int) -> None:
         out = self._folder / f"out-{name}-{number}"
-        found = self._process_of[name].run(Task(name=name, work=work, out=str(out)))
+        found = self.process_of[name].run(Task(name=name, work=work, out=str(out)))
         where = f"round {number}" if number else "warm-up"
         if isinstance(found, Failed):
             self._tell(f"{where}: {name}: failed: {found.reason}")
@@ -249,9 +273,9 @@ class Rounds:
     def _drop(self, names: list[str], reason: str) -> None:
         """Go on without a contender; its process ends with the last of those that live in it."""
         for name in names:
-            self._failed[name] = reason
-            process = self._process_of.pop(name)
-            if process not in self._process_of.values():
+            self.failed[name] = reason
+            process = self.process_of.pop(name)
+            if process not in self.process_of.values():
                 process.end(at_once=True)
 
     def _written(self, name: str, seed: int, rows: int) -> Work:

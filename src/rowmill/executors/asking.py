@@ -99,7 +99,7 @@ class Asking:
         """Give rows to the engines, which are started if need be."""
         self.start()
         assert self._fleet is not None
-        self._feed.sent(len(batch), len(batch.ids))
+        self._feed.sent(len(batch), len(batch.ids), _known_outputs(batch))
         self._fleet.submit(batch)
 
     def close(self) -> None:
@@ -124,9 +124,19 @@ class Asking:
             for outcomes in self._fleet.outcomes():
                 if len(outcomes):
                     self._put(outcomes)
-                    prompt, cached, _ = outcomes.tokens.sum(axis=1, dtype=int).tolist()
+                    prompt, cached, output = outcomes.tokens.sum(axis=1, dtype=int).tolist()
                     self._feed.answered(
-                        len(outcomes), prompt_tokens=prompt, cached_tokens=cached
+                        len(outcomes),
+                        prompt_tokens=prompt,
+                        cached_tokens=cached,
+                        output_tokens=output,
                     )
         except BaseException as error:
             self.error = error
+
+
+def _known_outputs(batch: Prompts) -> int:
+    """Tokens that the rows will generate where all go on to `max_tokens`; 0 where that is not known."""
+    if not all(sampling.ignore_eos for sampling in batch.samplings):
+        return 0
+    return sum(batch.max_tokens)
