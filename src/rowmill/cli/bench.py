@@ -27,10 +27,10 @@ SOME = click.IntRange(min=1)
 _WHAT = (
     click.option(
         "--workload",
-        type=click.Choice(("prefixes", "short", "mixed", "system")),
+        metavar="NAME[,NAME]",
         default="mixed",
         show_default=True,
-        help="Shape of prompts and answers.",
+        help="Shape of prompts and answers: `prefixes`, `short`, `mixed`, `system`. Engines stay open over several.",
     ),
     click.option("--model", default="", metavar="DIR", help="Folder of the model."),
     click.option(
