@@ -120,13 +120,19 @@ class ReadConfig(Part):
     format: Literal["auto", "jsonl", "json", "csv", "tsv", "parquet", "arrow"] = "auto"
     """What the files hold. `auto`: told by their first bytes and their suffix, each file by itself."""
     delimiter: str = Field(default="", max_length=1)
-    """CSV: what parts fields. Empty: a tab in `.tsv` files, a comma in others."""
+    """CSV: what parts fields; `\\t` is a tab. Empty: a tab in `.tsv` files, a comma in others."""
     quote: str = Field(default='"', max_length=1)
     """CSV: what fields are quoted with; empty: quotes mean nothing."""
     header: bool = True
     """CSV: the first record names the columns; else they are `column1`, `column2`, ..."""
     partitions: Literal["hive", "off"] = "hive"
     """Folders such as `region=007` are columns of the files in them (text, never numbers), or mean nothing."""
+
+    @field_validator("delimiter", mode="before")
+    @classmethod
+    def _tab_by_its_escape(cls, value: Any) -> Any:
+        """A command line has no way to write a tab."""
+        return "\t" if value == "\\t" else value
 
 
 class ValidateConfig(Part):

@@ -364,6 +364,9 @@ def _expected(field: FieldInfo) -> str:
                 bounds.append(f"{word} {getattr(rule, name):,}")
         if getattr(rule, "min_length", 0):
             bounds.append("that is not empty")
+        most = getattr(rule, "max_length", None)
+        if most:
+            bounds.append(f"of at most {most} character{'s' * (most > 1)}")
         if getattr(rule, "pattern", None):
             bounds.append(f"that matches `{rule.pattern}`")
     word = _word(_kind(field))

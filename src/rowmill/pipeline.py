@@ -27,7 +27,17 @@ from rowmill.measure import Measure
 from rowmill.plan import Lever, Plan, arrange, plan
 from rowmill.read import BadLine, line_of, read_rows
 from rowmill.record import Places
-from rowmill.rows import AnyRow, Limits, Outcome, Request, Row, Shard, TableRow, unpack_key
+from rowmill.rows import (
+    ORDINAL_BITS,
+    AnyRow,
+    Limits,
+    Outcome,
+    Request,
+    Row,
+    Shard,
+    TableRow,
+    unpack_key,
+)
 from rowmill.validate import Recipe, validate
 
 MAX_NAMED_DUPLICATES = 5
@@ -199,18 +209,33 @@ class Stations:
         )
 
     def check_any_asked(self) -> None:
-        """Refuse the job where every row read so far lacks the column that the job asks with.
+        """Refuse the job where no row read so far can be asked, and most lack the column that the job asks with.
 
         Raises:
             ConfigError: names the column and those there are.
         """
         first = self.first_missing
-        if first is not None and self.num_missing == self.num_read:
-            reason = (
-                f"none of the first {self.num_read:,} rows can be asked: {self.places.place_of(first.key)}:"
-                f" {first.error}; name a column that is there, with `--prompt` and `{{column}}` in it"
-            )
-            raise ConfigError(reason=reason)
+        if (
+            first is None
+            or self.num_rejected < self.num_read
+            or 2 * self.num_missing < self.num_read
+        ):
+            return
+        what = "name a column that is there, with `--prompt` and `{column}` in it"
+        layout = self.places.cut.shards[first.key >> ORDINAL_BITS].csv
+        marks = [
+            m
+            for m in ";\t|"
+            if layout is not None and len(layout.columns) == 1 and m in layout.columns[0]
+        ]
+        if marks:
+            shown = marks[0].replace("\t", "\\t")
+            what = f"its fields seem to be parted by `{shown}`: set `read.delimiter`, as `--set 'read.delimiter={shown}'`"
+        reason = (
+            f"none of the first {self.num_read:,} rows can be asked: {self.places.place_of(first.key)}:"
+            f" {first.error}; {what}"
+        )
+        raise ConfigError(reason=reason)
 
     def _rows_of(self, task: TaskRows) -> Iterator[list[AnyRow | BadLine]]:
         for shard, first, stop in task.slices:

