@@ -70,7 +70,7 @@ demo: $(VENV)/.stamp-demo ## 240 reviews through a small real model on this CPU,
 	$(BIN)/rowmill run examples/sentiment/job.toml
 	$(BIN)/python examples/sentiment/accuracy.py out/sentiment
 
-docs: $(VENV)/.stamp-docs ## Build the pages of docs/ into site/; open site/index.html.
+docs: $(VENV)/.stamp-docs ## Build the pages of docs/ into site/; `python3 -m http.server -d site` shows them, search and all.
 	$(BIN)/python docs/generate.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # no `--quiet`: it would hide warnings from `--strict` too
 

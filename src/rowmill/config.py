@@ -191,7 +191,7 @@ class OutputConfig(Part):
     """`[output]`: where results go; `output = "out/"` is short for its `path`."""
 
     path: str = ""
-    """Folder, or `memory://NAME` inside one process."""
+    """Folder, or `memory://NAME` inside one process. `output = "DIR"`, in place of this table, sets it alone."""
     prefix: str = Field(default="rowmill_", pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")
     """What the names of result columns begin with."""
     part_bytes: int = Field(default=256 * 2**20, ge=2**16)

@@ -87,6 +87,24 @@ def test_a_missing_column_names_those_that_are_there() -> None:
     assert "column `txt` is absent; the row has `text`, `id`" in sentence
 
 
+def test_a_name_with_a_dot_is_told_how_fields_inside_a_column_are_reached() -> None:
+    row = line(customer={"name": "Ada"})
+
+    inside = refusal(row, prompt="{customer.name}")
+    assert inside.endswith(
+        "the row has `customer`; for a field inside `customer` take `prompt_jinja`"
+        " and `{{ customer.name }}`"
+    )
+    assert refusal(row, prompt="{client.name}").endswith("the row has `customer`")
+    assert refusal(row, prompt="{customer.a b}").endswith("the row has `customer`")
+
+
+def test_a_column_with_a_dot_in_its_name_is_a_column() -> None:
+    request = ask(line(**{"a.b": "x", "a": {"b": "y"}}), prompt="{a.b}", raw=True)
+
+    assert request.text == "x"
+
+
 def test_a_prompt_that_comes_out_empty_is_a_row_error() -> None:
     assert "the prompt is empty, for so is `a`" in refusal(line(a=""), prompt="{a}")
 

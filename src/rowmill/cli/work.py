@@ -35,9 +35,13 @@ def job_options(command: Any) -> Any:
             "-o", "--output", metavar="FOLDER", help="Where results go; a run there is resumed."
         ),
         click.option("--prompt", metavar="TEXT", help="Prompt with `{column}` in it."),
-        click.option("--model", metavar="NAME", help="Path, or name that the endpoint serves."),
         click.option(
-            "--engine", metavar="NAME", help="`llamacpp`, `http`, `echo` or a plugin's."
+            "--model",
+            metavar="NAME",
+            help="Path, name on the Hugging Face hub (`vllm`), or name that the endpoint serves.",
+        ),
+        click.option(
+            "--engine", metavar="NAME", help="`llamacpp`, `vllm`, `http`, `echo` or a plugin's."
         ),
         click.option("--url", help="OpenAI-compatible endpoint; makes `http` the engine."),
         click.option(
@@ -71,8 +75,9 @@ def run(
 ) -> int:
     """Answer every row of INPUT... and write the results.
 
-    INPUT is a file, glob or folder of JSON Lines. An argument that ends in `.toml` is a job file; flags
-    and `--set` come before what it says. Relative paths in a job file start at the current directory.
+    INPUT is a file, glob or folder (JSON Lines, JSON, CSV, Parquet, Arrow; text also packed), or `-` for
+    standard input. An argument that ends in `.toml` is a job file; flags and `--set` come before what it says.
+    Relative paths in a job file start at the current directory.
     The same command again resumes.
     """
     job = read_job(inputs, sets, flags, needs=("source", "output"))

@@ -74,6 +74,14 @@ def fill(template: ColumnTemplate, columns: Mapping[str, bytes]) -> list[str]:
     for name, literal in zip(template.columns, template.literals[1:], strict=True):
         if name not in columns:
             reason = f"column `{shown(name)}` is absent; {names(dict(columns))}"
-            raise MissingColumn(reason=reason)
+            raise MissingColumn(reason=reason + _way_inside(name, columns))
         parts += (column_text(columns[name], name), literal)
     return parts
+
+
+def _way_inside(name: str, columns: Mapping[str, bytes]) -> str:
+    """What to do where a name means a field inside a column."""
+    outer, dot, _ = name.partition(".")
+    if not dot or outer not in columns or not name.replace(".", "").isidentifier():
+        return ""
+    return f"; for a field inside `{outer}` take `prompt_jinja` and `{{{{ {name} }}}}`"
