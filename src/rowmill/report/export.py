@@ -27,7 +27,7 @@ def export(output: str, target: str) -> Exported:
     """Write every row that has an outcome, in input order; the suffix of the target says as what.
 
     Raises:
-        ConfigError: there is no run, or the target cannot be such a file.
+        ConfigError: there is no run, its input is another, or the target cannot be such a file.
         StorageError: it cannot be written.
     """
     view = open_view(output)
@@ -43,6 +43,7 @@ def export(output: str, target: str) -> Exported:
     if path.is_dir() or _is_input(view, path):
         reason = f"`{target}` is a folder or an input of the run; name another file"
         raise ConfigError(reason=reason)
+    view.check_input()
     rows = _write(view, path, form)
     return Exported(rows=rows, not_done=view.cut.num_lines - view.counts().done)
 
