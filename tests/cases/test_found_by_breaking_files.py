@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars
 import pyarrow as pa
@@ -15,14 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from rowmill.config import Job
-from rowmill.errors import BadSource, StorageError
+from rowmill.errors import BadSource, ConfigError, StorageError
 from rowmill.executors.opening import check_places
 from rowmill.read import open_source
 from rowmill.report.export import export
 from rowmill.report.trace import trace
 from rowmill.storage import open_storage
 from rowmill.write.sound_texts import with_sound_entries, with_sound_texts
-from tests.cases.command import OK, results, run
+from tests.cases.command import OK, results, run, snapshot
 
 NO_UTF8 = pa.array([b"a", b"\xff", b"c"])
 
@@ -60,6 +61,23 @@ def test_export_of_unpacked_input_needs_the_spool_and_not_the_file(tmp_path: Pat
         export(str(tmp_path / "out"), str(tmp_path / "all.jsonl"))
 
 
+@pytest.mark.parametrize(
+    "place", ["results/more.jsonl", "plan/shards.jsonl", "segments/0000000/0001-00000.jsonl"]
+)
+def test_export_writes_nothing_among_the_files_of_the_run(tmp_path: Path, place: str) -> None:
+    source, out = lines(tmp_path / "in.jsonl", "a", "b"), tmp_path / "out"
+    assert run(source, out).code == OK
+    before = snapshot(out)
+
+    (tmp_path / "link").symlink_to(out)
+    for folder in (out, tmp_path / "link"):
+        with pytest.raises(ConfigError, match="among the run's own files"):
+            export(str(out), str(folder / place))
+
+    assert snapshot(out) == before
+    assert export(str(out), str(out / "all.jsonl")).rows == 2
+
+
 @pytest.mark.parametrize("format_", ["parquet", "arrow", "csv"])
 def test_a_carried_text_that_is_no_utf8_leaves_the_results_readable(
     tmp_path: Path, format_: str
@@ -87,14 +105,16 @@ def test_a_carried_text_that_is_no_utf8_leaves_the_results_readable(
             ["c", None, "a"],
         ),
         (
-            pa.ListArray.from_arrays(pa.array([0, 1, 3, 3]), NO_UTF8.view(pa.string())),
+            pa.ListArray.from_arrays(
+                pa.array([0, 1, 3, 3], pa.int32()), NO_UTF8.view(pa.string())
+            ),
             [["a"], None, []],
         ),
     ],
     ids=["string", "large", "dictionary", "list"],
 )
 def test_only_values_with_unsound_texts_are_taken_out(
-    column: pa.Array, expected: list[object]
+    column: pa.Array[Any], expected: list[object]
 ) -> None:
     batch = pa.RecordBatch.from_arrays([column, pa.array([1, 2, 3])], names=["c", "n"])
 

@@ -57,7 +57,7 @@ def open_slice(
                     pass  # the checksum stands at the frame's end
     except FileNotFoundError as error:
         if shard.frame is None:
-            raise unreadable_file(shard, error.strerror) from error
+            raise unreadable_file(shard, error.strerror or str(error)) from error
         reason = (
             f"what was unpacked there of `{shard.name}` is gone; `rowmill run` as it was given"
             " unpacks it anew"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
 
+from rowmill import rundir
 from rowmill.errors import ConfigError
 from rowmill.join.lines import joined_rows
 from rowmill.join.parting import column_limits
@@ -43,6 +45,9 @@ def export(output: str, target: str) -> Exported:
     if path.is_dir() or _is_input(view, path):
         reason = f"`{target}` is a folder or an input of the run; name another file"
         raise ConfigError(reason=reason)
+    if _is_of_the_run(output, path):
+        reason = f"`{target}` lies among the run's own files; name a file elsewhere"
+        raise ConfigError(reason=reason)
     view.check_input()
     rows = _write(view, path, form)
     return Exported(rows=rows, not_done=view.cut.num_lines - view.counts().done)
@@ -68,3 +73,9 @@ def _is_input(view: View, path: Path) -> bool:
     return path.exists() and any(
         Path(file.path).exists() and path.samefile(file.path) for file in view.record.files
     )
+
+
+def _is_of_the_run(output: str, path: Path) -> bool:
+    """Whether a file there would be one of the run's, or stand among its results."""
+    root, place = (Path(os.path.realpath(one)) for one in (output, path))
+    return place.is_relative_to(root) and rundir.is_ours(place.relative_to(root).as_posix())
