@@ -120,7 +120,8 @@ def _check_apart(shown: str, root: Path, given: str) -> None:
     if (source / "run.json").exists() and (source / "commits").exists():
         reason = f"`{given}` is the output of a run; give its `results` folder, or a file that `rowmill export` made"
         raise BadSource(reason=reason)
-    source, target = source.resolve(), root.resolve()
+    # Unlike `Path.resolve`, a ring of links is no error here but where it is opened.
+    source, target = Path(os.path.realpath(source)), Path(os.path.realpath(root))
     if source.is_dir() and (target == source or source in target.parents):
         reason = (
             f"output `{shown}` lies in the input folder `{given}`; name a folder outside it"

@@ -25,6 +25,7 @@ from rowmill.validate.lines import split_columns
 from rowmill.write.json_columns import columns_of, fits, split_lines, to_batch
 from rowmill.write.outcome_columns import OutcomeColumns
 from rowmill.write.results import salvaged_id
+from rowmill.write.sound_texts import with_sound_texts
 from rowmill.write.unify import fit
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class TableJoiner:
             return
         names = set(self._carried.names)
         for table in read_tables(shard, first=first, stop=stop, wants=names.__contains__):
-            yield table.ordinals.tolist(), self._of_batch(table.batch)
+            batch = with_sound_texts(table.batch) if table.bad else table.batch
+            yield table.ordinals.tolist(), self._of_batch(batch)
 
     def batch(
         self, shard: Shard, ordinals: Sequence[int], lines: list[bytes], carried: Carried

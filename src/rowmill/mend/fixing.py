@@ -9,6 +9,7 @@ Memory: a record a file, and what `check` needs.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path, PurePosixPath
@@ -189,12 +190,12 @@ def _open_folder(job: Job, folder: str) -> LocalStorage:
     output = job.output.model_copy(update={"path": folder})
     check_places(job.model_copy(update={"output": output}), storage)
     if job.output.path and "://" not in job.output.path:
-        _check_apart(folder, root.resolve(), job.output.path)
+        _check_apart(folder, Path(os.path.realpath(root)), job.output.path)
     return storage
 
 
 def _check_apart(folder: str, root: Path, output: str) -> None:
-    target = Path(output).resolve()
+    target = Path(os.path.realpath(output))
     if root == target or root in target.parents or target in root.parents:
         reason = f"`--fix {folder}` and the output `{output}` lie in one another; name another folder"
         raise BadOutput(reason=reason)

@@ -243,6 +243,11 @@ def _digest_now(file: Found, old: dict[str, SourceFile]) -> str:
 def _scan(file: Found, place: Place, shard_bytes: int, read: ReadConfig | None) -> Scanned:
     if file.format not in ("parquet", "arrow"):
         return scan_text(file, shard_bytes=shard_bytes, place=place, read=read)
+    if file.path == STDIN:
+        reason = (
+            f"`-`: {file.format.capitalize()} is read from a file of its own; write it into one"
+        )
+        raise BadSource(reason=reason)
     if file.container:
         reason = f"`{file.path}`: is {file.format.capitalize()} inside {container_words(file.container)}; unpack it"
         raise BadSource(reason=reason)

@@ -55,6 +55,14 @@ def open_slice(
                 yield unpacked
                 for _ in unpacked:
                     pass  # the checksum stands at the frame's end
+    except FileNotFoundError as error:
+        if shard.frame is None:
+            raise unreadable_file(shard, error.strerror or str(error)) from error
+        reason = (
+            f"what was unpacked there of `{shard.name}` is gone; `rowmill run` as it was given"
+            " unpacks it anew"
+        )
+        raise StorageError(path=shard.path, reason=reason) from error
     except OSError as error:
         raise unreadable_file(shard, error.strerror or str(error)) from error
 

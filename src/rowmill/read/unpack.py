@@ -69,6 +69,9 @@ def open_text(path: str, container: Container | None = None) -> Text:
     Raises: BadSource where it cannot be opened.
     """
     if path == STDIN:
+        if not sys.stdin:
+            reason = "`-`: standard input is closed; give rows to it, or name a file"
+            raise BadSource(reason=reason)
         stored = Stored(path, sys.stdin.buffer)
     else:
         try:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
 
-from rowmill.errors import BadSource, ConfigError
+from rowmill import rundir
+from rowmill.errors import ConfigError
 from rowmill.join.lines import joined_rows
 from rowmill.join.parting import column_limits
 from rowmill.publish import write_lines, write_table
-from rowmill.read import changed
 from rowmill.report.run import View, open_view
 from rowmill.storage import LocalStorage
 from rowmill.write.form import SUFFIXES, Form, form_of_name
@@ -28,7 +29,7 @@ def export(output: str, target: str) -> Exported:
     """Write every row that has an outcome, in input order; the suffix of the target says as what.
 
     Raises:
-        ConfigError: there is no run, or the target cannot be such a file.
+        ConfigError: there is no run, its input is another, or the target cannot be such a file.
         StorageError: it cannot be written.
     """
     view = open_view(output)
@@ -44,18 +45,12 @@ def export(output: str, target: str) -> Exported:
     if path.is_dir() or _is_input(view, path):
         reason = f"`{target}` is a folder or an input of the run; name another file"
         raise ConfigError(reason=reason)
-    _refuse_other_input(view)
+    if _is_of_the_run(output, path):
+        reason = f"`{target}` lies among the run's own files; name a file elsewhere"
+        raise ConfigError(reason=reason)
+    view.check_input()
     rows = _write(view, path, form)
     return Exported(rows=rows, not_done=view.cut.num_lines - view.counts().done)
-
-
-def _refuse_other_input(view: View) -> None:
-    """Answers belong to the rows they were given to; what was spooled is there whatever became of its file."""
-    moved = changed([file for file in view.record.files if not file.spool])
-    if moved:
-        each = ", ".join(f"`{name}` ({what})" for name, what in moved.items())
-        reason = f"the input is not what the run was over: {each}; put it back, its columns stand beside the answers"
-        raise BadSource(reason=reason)
 
 
 def _write(view: View, path: Path, form: Form) -> int:
@@ -78,3 +73,9 @@ def _is_input(view: View, path: Path) -> bool:
     return path.exists() and any(
         Path(file.path).exists() and path.samefile(file.path) for file in view.record.files
     )
+
+
+def _is_of_the_run(output: str, path: Path) -> bool:
+    """Whether a file there would be one of the run's, or stand among its results."""
+    root, place = (Path(os.path.realpath(one)) for one in (output, path))
+    return place.is_relative_to(root) and rundir.is_ours(place.relative_to(root).as_posix())

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import msgspec
 
 from rowmill import rundir
-from rowmill.errors import ConfigError
+from rowmill.errors import BadSource, ConfigError
 from rowmill.journal import Commit, Counts, read_commits, segments_of
 from rowmill.outcomes import pack
+from rowmill.read import changed
 from rowmill.record import Cut, Places, Record, read_run
 from rowmill.rows import Outcome
 from rowmill.storage import NotThere, Storage, open_storage
@@ -50,6 +51,21 @@ class View(msgspec.Struct, frozen=True):
         """The same as lines of a segment, without their line feeds."""
         for outcomes in self.task_outcomes(task):
             yield pack(outcomes).lines.split(b"\n")[:-1]
+
+    def check_input(self) -> None:
+        """See that the rows which are read are those that were answered.
+
+        Raises: BadSource naming every file that is gone or another; of what was unpacked, that is what is read.
+        """
+        files = [file for file in self.record.files if not file.spool]
+        differing = changed(files)
+        if differing:
+            each = ", ".join(f"`{name}` ({what})" for name, what in differing.items())
+            reason = (
+                f"the input is not what the run began with: {each}; put it back, or where it"
+                " was moved, give the command of the run with its new place"
+            )
+            raise BadSource(reason=reason)
 
     def open_tasks(self) -> list[int]:
         """Tasks with outcomes that are not committed."""

@@ -109,6 +109,7 @@ def _key_of_id(view: View, row: str) -> int | None:
     columns = (view.record.identity.get("validate.id_column") or "", *ID_COLUMNS)
     needle = row.encode()
     escaped = msgspec.json.encode(row)[1:-1]
+    view.check_input()
     for shard, first, stop in view.places.all_slices():
         for spans in read_spans(shard, first=first, stop=stop):
             for ordinal, line in spans:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rowmill.write.csv_text import csv_header, csv_records
 from rowmill.write.form import Form
 from rowmill.write.packed import open_packer
+from rowmill.write.sound_texts import with_sound_entries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,6 +77,10 @@ class _Grouped:
         self._rows = self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
+        import pyarrow as pa
+
+        entries = [with_sound_entries(column) for column in batch.columns]
+        batch = pa.RecordBatch.from_arrays(entries, schema=batch.schema)
         size = batch.get_total_buffer_size() if batch.num_rows else 0
         if self._held and (
             self._bytes + size > GROUP_BYTES or self._rows + batch.num_rows > GROUP_ROWS
