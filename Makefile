@@ -64,7 +64,7 @@ vllm-cpu: ## The tests with the real vLLM, on a CPU: some GB, and ten minutes.
 	fi
 
 slow: setup ## The slow tests: real engines, 200 kills, negative controls.
-	$(BIN)/python -m pytest -m "slow or mutants"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or mutants"
 
 demo: $(VENV)/.stamp-demo ## 240 reviews through a small real model on this CPU, beside the baseline.
 	$(BIN)/rowmill run examples/sentiment/job.toml
