@@ -17,6 +17,7 @@ import pytest
 
 from rowmill.config import Job
 from rowmill.errors import BadSource, ConfigError, StorageError
+from rowmill.executors.local import run as run_here
 from rowmill.executors.opening import check_places
 from rowmill.read import open_source
 from rowmill.report.export import export
@@ -167,3 +168,17 @@ def test_a_ring_of_links_is_refused_in_words(tmp_path: Path) -> None:
     check_places(job, open_storage(job.output.path))
     with pytest.raises(BadSource, match=r"ring\.jsonl`: cannot be read"):
         open_source(job.source)
+
+
+@pytest.mark.parametrize(
+    "name", ["run.json", "plan/tasks.json", "plan/shards.jsonl", "commits/0000000.json"]
+)
+@pytest.mark.parametrize("left", [0, 9])
+def test_damage_in_the_folder_of_a_run_is_told(tmp_path: Path, name: str, left: int) -> None:
+    source, out = lines(tmp_path / "in.jsonl", "a", "b"), tmp_path / "out"
+    job_ = {"source": str(source), "output": {"path": str(out)}, "engine": {"name": "echo"}}
+    run_here(Job.model_validate(job_))
+    (out / name).write_bytes((out / name).read_bytes()[:left])
+
+    with pytest.raises(StorageError, match=f"{name}`: is damaged"):
+        export(str(out), str(tmp_path / "all.jsonl"))
