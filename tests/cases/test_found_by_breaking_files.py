@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import shutil
 import sys
@@ -62,16 +63,14 @@ def test_export_of_unpacked_input_needs_the_spool_and_not_the_file(tmp_path: Pat
         export(str(tmp_path / "out"), str(tmp_path / "all.jsonl"))
 
 
-@pytest.mark.parametrize(
-    "place", ["results/more.jsonl", "plan/shards.jsonl", "segments/0000000/0001-00000.jsonl"]
-)
-def test_export_writes_nothing_among_the_files_of_the_run(tmp_path: Path, place: str) -> None:
+def test_export_writes_nothing_among_the_files_of_the_run(tmp_path: Path) -> None:
     source, out = lines(tmp_path / "in.jsonl", "a", "b"), tmp_path / "out"
     assert run(source, out).code == OK
     before = snapshot(out)
 
     (tmp_path / "link").symlink_to(out)
-    for folder in (out, tmp_path / "link"):
+    own = ("results/more.jsonl", "plan/shards.jsonl", "segments/0000000/0001-00000.jsonl")
+    for folder, place in itertools.product((out, tmp_path / "link"), own):
         with pytest.raises(ConfigError, match="among the run's own files"):
             export(str(out), str(folder / place))
 
