@@ -268,7 +268,17 @@ def segments_of(storage: Storage, task: int) -> list[str]:
 
 
 def read_commits(storage: Storage) -> dict[int, Commit]:
-    """The commit that counts by task, in order of tasks: the last retry's, where there were any."""
+    """The commit that counts by task, in order of tasks: the last retry's, where there were any.
+
+    Raises: StorageError where one is damaged.
+    """
     decoder = msgspec.json.Decoder(Commit)
-    commits = (decoder.decode(storage.read(name)) for name in storage.list(rundir.COMMITS))
-    return {commit.task: commit for commit in commits}
+    commits: dict[int, Commit] = {}
+    for name in storage.list(rundir.COMMITS):
+        try:
+            commit = decoder.decode(storage.read(name))
+        except msgspec.DecodeError as error:
+            reason = "is damaged; put back a copy, or start anew elsewhere"
+            raise StorageError(path=name, reason=reason) from error
+        commits[commit.task] = commit
+    return commits

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from rowmill import rundir
-from rowmill.errors import RunMismatch
+from rowmill.errors import RunMismatch, StorageError
 from rowmill.read import SourceFile
 from rowmill.rows import ORDINAL_BITS, ORDINAL_MASK, Shard, unpack_key
 from rowmill.storage import Storage
+
+T = TypeVar("T")
 
 MIN_TASK_ROWS, MAX_TASK_ROWS = 1_000, 50_000
 SHOWN_CHARS = 60
@@ -181,19 +183,37 @@ def write_run(storage: Storage, record: Record, cut_: Cut) -> None:
 
 
 def read_run(storage: Storage) -> tuple[Record, Cut] | None:
-    """The run that lies at the output, None where there is none."""
+    """The run that lies at the output, None where there is none.
+
+    Raises: StorageError where what is written of it is damaged.
+    """
     if storage.size(rundir.RUN) is None:
         return None
-    record = msgspec.json.decode(storage.read(rundir.RUN), type=Record)
-    tasks = msgspec.json.decode(storage.read(rundir.TASKS), type=Tasks)
-    shards = msgspec.json.Decoder(Shard).decode_lines(storage.read(rundir.SHARDS))
+    record = _read(storage, rundir.RUN, msgspec.json.Decoder(Record).decode)
+    tasks = _read(storage, rundir.TASKS, msgspec.json.Decoder(Tasks).decode)
+    shards = _read(storage, rundir.SHARDS, msgspec.json.Decoder(Shard).decode_lines)
+    if sum(shard.num_lines for shard in shards) < tasks.num_lines:
+        raise _damaged(rundir.SHARDS)
     cut_ = Cut(shards=shards, task_rows=tasks.task_rows, num_lines=tasks.num_lines)
     for name in sorted(storage.list(rundir.APPENDS)):
-        addition = msgspec.json.decode(storage.read(name), type=Addition)
+        addition = _read(storage, name, msgspec.json.Decoder(Addition).decode)
         cut_ = cut_.with_addition(addition)
         record = msgspec.structs.replace(record, files=[*record.files, *addition.files])
     shards = [_in_place(shard, storage) for shard in cut_.shards]
     return record, msgspec.structs.replace(cut_, shards=shards)
+
+
+def _read(storage: Storage, name: str, decode: Callable[[bytes], T]) -> T:
+    try:
+        return decode(storage.read(name))
+    except msgspec.DecodeError as error:
+        raise _damaged(name) from error
+
+
+def _damaged(name: str) -> StorageError:
+    return StorageError(
+        path=name, reason="is damaged; put back a copy, or start anew elsewhere"
+    )
 
 
 def _in_place(shard: Shard, storage: Storage) -> Shard:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import shutil
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 from rowmill.config import Job
 from rowmill.errors import BadSource, ConfigError, StorageError
+from rowmill.executors.local import run as run_here
 from rowmill.executors.opening import check_places
 from rowmill.read import open_source
 from rowmill.report.export import export
@@ -61,16 +63,14 @@ def test_export_of_unpacked_input_needs_the_spool_and_not_the_file(tmp_path: Pat
         export(str(tmp_path / "out"), str(tmp_path / "all.jsonl"))
 
 
-@pytest.mark.parametrize(
-    "place", ["results/more.jsonl", "plan/shards.jsonl", "segments/0000000/0001-00000.jsonl"]
-)
-def test_export_writes_nothing_among_the_files_of_the_run(tmp_path: Path, place: str) -> None:
+def test_export_writes_nothing_among_the_files_of_the_run(tmp_path: Path) -> None:
     source, out = lines(tmp_path / "in.jsonl", "a", "b"), tmp_path / "out"
     assert run(source, out).code == OK
     before = snapshot(out)
 
     (tmp_path / "link").symlink_to(out)
-    for folder in (out, tmp_path / "link"):
+    own = ("results/more.jsonl", "plan/shards.jsonl", "segments/0000000/0001-00000.jsonl")
+    for folder, place in itertools.product((out, tmp_path / "link"), own):
         with pytest.raises(ConfigError, match="among the run's own files"):
             export(str(out), str(folder / place))
 
@@ -167,3 +167,17 @@ def test_a_ring_of_links_is_refused_in_words(tmp_path: Path) -> None:
     check_places(job, open_storage(job.output.path))
     with pytest.raises(BadSource, match=r"ring\.jsonl`: cannot be read"):
         open_source(job.source)
+
+
+@pytest.mark.parametrize(
+    "name", ["run.json", "plan/tasks.json", "plan/shards.jsonl", "commits/0000000.json"]
+)
+@pytest.mark.parametrize("left", [0, 9])
+def test_damage_in_the_folder_of_a_run_is_told(tmp_path: Path, name: str, left: int) -> None:
+    source, out = lines(tmp_path / "in.jsonl", "a", "b"), tmp_path / "out"
+    job_ = {"source": str(source), "output": {"path": str(out)}, "engine": {"name": "echo"}}
+    run_here(Job.model_validate(job_))
+    (out / name).write_bytes((out / name).read_bytes()[:left])
+
+    with pytest.raises(StorageError, match=f"{name}`: is damaged"):
+        export(str(out), str(tmp_path / "all.jsonl"))
