@@ -158,10 +158,13 @@ def _written(storage: Storage, specs: list[PartSpec]) -> list[PartDone]:
 
 
 def read_done(storage: Storage) -> Done | None:
-    """What is published; None where nothing is."""
+    """What is published; None where nothing is, or where the record of it is damaged: it is published anew then."""
     if storage.size(rundir.DONE) is None:
         return None
-    return msgspec.json.decode(storage.read(rundir.DONE), type=Done)
+    try:
+        return msgspec.json.decode(storage.read(rundir.DONE), type=Done)
+    except msgspec.DecodeError:
+        return None
 
 
 def _made_of(storage: Storage, shape: Shape) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cases.command import OK, REFUSED, job, rowmill, run
+from tests.cases.command import OK, REFUSED, SOME_FAILED, job, results, rowmill, run
 
 ROWS = "id;text\n1;gut\n2;nicht, gut\n"
 
@@ -61,3 +61,29 @@ def test_a_kind_that_no_row_failed_with_is_told_as_such(tmp_path: Path) -> None:
 
     assert told.code == REFUSED
     assert "no row of this run failed with kind `invalid`; none failed at all" in told.stderr
+
+
+def test_a_run_is_retried_from_any_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "in.csv").write_text("id,text\n1,a\n2,\n")
+    (tmp_path / "b" / "in.csv").write_text("id,text\n1,other\n")
+    first = rowmill(
+        "run",
+        ["in.csv", "-o", "out", "--engine", "echo", "--prompt", "{text}"],
+        cwd=tmp_path / "a",
+    )
+    again = rowmill("retry", ["../a/out"], cwd=tmp_path / "b")
+
+    assert (first.code, again.code) == (SOME_FAILED, SOME_FAILED)
+    assert again.told["ok"] == 1
+
+
+def test_results_are_published_anew_where_their_record_is_damaged(tmp_path: Path) -> None:
+    source, out = tmp_path / "c.csv", tmp_path / "out"
+    source.write_text("id,text\n1,a\n")
+    assert run(source, out, "--prompt", "{text}").code == OK
+    (out / "done.json").write_text("")
+
+    assert run(source, out, "--prompt", "{text}").code == OK
+    assert [record["id"] for record in results(out)] == ["1"]

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -282,7 +283,7 @@ def new_run(words: Words, source: Source, token: str) -> Opened:
     record = Record(
         token=token,
         identity=identity(words.job, words.measure),
-        job=job.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        job=_as_recorded(job),
         reasons=reasons(job, words.limits, cut_),
         versions=versions(),
         files=source.files,
@@ -290,6 +291,19 @@ def new_run(words: Words, source: Source, token: str) -> Opened:
         prefix=job.output.prefix,
     )
     return Opened(words, record, cut_, Places(cut_), is_new=True, notes=source.notes)
+
+
+def _as_recorded(job: Job) -> dict[str, Any]:
+    """The job as it was given, files named so that they are found from any folder."""
+    tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    engine = tree.get("engine", {})
+    for name in ("model", "tokenizer", "chat_template"):
+        if Path(engine.get(name) or "-").exists():
+            engine[name] = str(Path(engine[name]).absolute())
+    tree["source"] = [
+        s if s == "-" or "://" in s else str(Path(s).absolute()) for s in job.source
+    ]
+    return tree
 
 
 def start_run(opened: Opened, storage: Storage) -> None:
