@@ -91,7 +91,7 @@ class Stations:
         """Rows of windows planned so far, and those of them that fell out."""
         self.num_validated = 0
         """Rows read and validated, measured or not."""
-        self.num_missing = 0
+        self.num_missing = self.num_unreadable = 0
         self.first_missing: Outcome | None = None
         """Rows that lack the column the job asks with."""
         self.num_tokens = 0
@@ -179,6 +179,7 @@ class Stations:
         self.num_rejected += len(rejects)
         missing = [o for o in rejects if o.error_kind == MissingColumn.kind]
         self.num_missing += len(missing)
+        self.num_unreadable += sum(o.error_kind == Unreadable.kind for o in rejects)
         self.first_missing = self.first_missing or next(iter(missing), None)
 
     def _note_levers(self, levers: Iterable[Lever]) -> None:
@@ -209,17 +210,13 @@ class Stations:
         )
 
     def check_any_asked(self) -> None:
-        """Refuse the job where no row read so far can be asked, and most lack the column that the job asks with.
+        """Refuse the job where every row read so far that can be read lacks the column that the job asks with.
 
         Raises:
             ConfigError: names the column and those there are.
         """
         first = self.first_missing
-        if (
-            first is None
-            or self.num_rejected < self.num_read
-            or 2 * self.num_missing < self.num_read
-        ):
+        if first is None or self.num_missing + self.num_unreadable < self.num_read:
             return
         what = "name a column that is there, with `--prompt` and `{column}` in it"
         layout = self.places.cut.shards[first.key >> ORDINAL_BITS].csv

@@ -6,6 +6,7 @@ import decimal
 import json
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -121,6 +122,8 @@ def test_no_value_changes_under_the_unified_schema(
 
 
 def spelled(value: Any) -> str:
+    if isinstance(value, float):
+        return msgspec.json.encode(value).decode()
     return format(value, "f") if isinstance(value, decimal.Decimal) else repr(value)
 
 
