@@ -3,7 +3,8 @@
 Promises: before `prove_rows` rows are answered no more than the seats are in flight, so that a job whose rows
 all fail is stopped having asked little; tokens in flight stay under the KV pool where its size is known.
 Knows nothing of: what a row is. The clock is given, so tests own time.
-Source: FACTS 3 and PAPERS B.4 (a bounded feed window costs nothing; reserve 1.0 to 1.1 of the pool).
+Source: simulated over vLLM's scheduler: a bounded window costs nothing, a reserve of 1.0 to 1.1 of the pool keeps from
+preemptions; vLLM's own `run_batch` keeps twice the seats in flight.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Promises: a row's key is (shard, ordinal) packed into one integer; the user's id never is a key.
 Knows nothing of: files, engines, threads.
 Memory: token ids of many rows lie in one packed uint32 buffer with offsets;
-a Struct a row for the rest (FACTS: 0.17 us a Struct, 0.33 us a row of packed ids through a pipe).
+a Struct a row for the rest (measured: 0.17 us a Struct, 0.33 us a row of packed ids through a pipe).
 """
 
 from __future__ import annotations

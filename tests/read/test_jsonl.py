@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowmill.errors import StorageError
-from rowmill.read import BadLine, Source, open_source
+from rowmill.read import BadLine, Source, line_of, open_source
 from rowmill.read import jsonl as module
 from rowmill.read.formats import problem_within
-from rowmill.read.jsonl import line_of, read_lines, read_spans
+from rowmill.read.jsonl import read_lines, read_spans
 from rowmill.rows import Row, Shard, unpack_key
 
 WHITE = b" \t\r\n"

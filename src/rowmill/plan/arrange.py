@@ -4,7 +4,7 @@ Promises: a permutation of the window, or file order with the reason; the same w
 rows that ask the same stand side by side. A lever is used only where its predicate holds.
 Knows nothing of: tokens (texts are taken to have so many characters a token), engines beyond their Limits.
 Memory: one window; the sort moves references. Time: O(rows log rows) comparisons, and one look at each neighbour.
-Source: PAPERS B.1 to B.3: in a batch, depth-first order of the prefix tree computes every shared prefix once, and
+Source: SGLang (arXiv 2312.07104): in a batch, depth-first order of the prefix tree computes every shared prefix once, and
 sorting by text is that order; grouping gains only where the prefixes do not all fit into the pool.
 """
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from io import FileIO
-from itertools import chain, repeat
+from itertools import repeat
 from typing import NamedTuple
 
 from rowmill.read import text
@@ -102,17 +102,6 @@ def read_spans(
         ]
         if spans:
             yield spans
-
-
-def line_of(shard: Shard, ordinal: int) -> bytes | None:
-    """Body of one line, unchecked; None where the line is blank or there is none.
-
-    Raises: StorageError where the file cannot be read, or is shorter than it was.
-    """
-    if not 0 <= ordinal < shard.num_lines:
-        return None
-    spans = chain.from_iterable(read_spans(shard, first=ordinal, stop=ordinal + 1))
-    return next((body for _, body in spans), None)
 
 
 def _row_or_bad(key: int, line: bytes) -> Row | BadLine:

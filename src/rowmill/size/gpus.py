@@ -2,7 +2,7 @@
 
 Promises: asks the driver's own tool, never a library that would take memory on the GPU; no tool, no GPUs.
 Knows nothing of: who uses them.
-Source: rates are those measured where FACTS has them (H200: 790 TFLOP/s bf16, 4.3 TB/s), else makers' dense figures
+Source: rates are those measured on an H200 (790 TFLOP/s bf16, 4.3 TB/s), else makers' dense figures
 times 0.75 and bandwidths times 0.85; memory as the driver tells it.
 """
 

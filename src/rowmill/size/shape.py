@@ -3,7 +3,7 @@
 Promises: grouped queries are counted as such: 2 x layers x KV heads x head size x bytes, not 2 x layers x hidden size;
 latent attention (MLA) as one vector a layer without the factor 2. A shape that is not understood is None, never a guess.
 Knows nothing of: weights on the disk.
-Source: PAPERS D (vLLM page size, MLA); FACTS 2 (Qwen2.5-7B: 57,344 bytes a token).
+Source: vLLM's page size, and its own for latent attention; Qwen2.5-7B has 57,344 bytes a token.
 """
 
 from __future__ import annotations
