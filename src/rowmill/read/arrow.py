@@ -57,7 +57,7 @@ def schema(path: str) -> pa.Schema:
     try:
         columns: pa.Schema = _Mapped(path).reader().schema
     except pieces.faults() as error:
-        raise _refused(path, error) from error
+        raise pieces.refused(path, "Arrow IPC", error) from error
     return columns
 
 
@@ -76,16 +76,9 @@ def scan(file: Found, first_index: int, shard_bytes: int) -> list[Shard]:
             raise BadSource(reason=f"`{file.path}`: {problem}")
         starts = _layout(file.path, file.size, file.mtime_ns).starts
     except pieces.faults() as error:
-        raise _refused(file.path, error) from error
+        raise pieces.refused(file.path, "Arrow IPC", error) from error
     weights = np.diff(starts).tolist()
     return sliced(file, "arrow", starts, weights, first_index, shard_bytes)
-
-
-def _refused(path: str, error: Exception) -> BadSource:
-    reason = (
-        f"`{path}`: cannot be read as Arrow IPC ({pieces.told(error)}); copy or write it again"
-    )
-    return BadSource(reason=reason)
 
 
 def tables(

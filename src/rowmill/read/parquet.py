@@ -58,7 +58,7 @@ def schema(path: str) -> pa.Schema:
         with _opened(path, _footer_now(path)) as file:
             return file.schema_arrow
     except pieces.faults() as error:
-        raise _refused(path, error) from error
+        raise pieces.refused(path, "Parquet", error) from error
 
 
 def scan(file: Found, first_index: int, shard_bytes: int) -> list[Shard]:
@@ -79,7 +79,7 @@ def scan(file: Found, first_index: int, shard_bytes: int) -> list[Shard]:
                 next(opened.iter_batches(batch_size=1), None)
                 problem = _finer_times(file.path, footer, opened)
     except pieces.faults() as error:
-        raise _refused(file.path, error) from error
+        raise pieces.refused(file.path, "Parquet", error) from error
     if problem:
         raise BadSource(reason=f"`{file.path}`: {problem}")
     groups = range(footer.metadata.num_row_groups)
@@ -113,13 +113,6 @@ def _finer_times(path: str, footer: _Footer, opened: pq.ParquetFile) -> str:
                         " TIMESTAMP, to the nanosecond"
                     )
     return ""
-
-
-def _refused(path: str, error: Exception) -> BadSource:
-    reason = (
-        f"`{path}`: cannot be read as Parquet ({pieces.told(error)}); copy or write it again"
-    )
-    return BadSource(reason=reason)
 
 
 def tables(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rowmill.errors import BadSource
 from rowmill.read.steady import changed_file, unreadable_file
 from rowmill.read.table import Table, Wants
 from rowmill.rows import Shard
@@ -44,6 +45,12 @@ def faults() -> tuple[type[Exception], ...]:
     import pyarrow as pa
 
     return (pa.ArrowException, OSError, ValueError, KeyError, MemoryError, OverflowError)
+
+
+def refused(path: str, kind: str, error: Exception) -> BadSource:
+    """What is raised at the start for a file that is not what it seems to be."""
+    reason = f"`{path}`: cannot be read as {kind} ({told(error)}); copy or write it again"
+    return BadSource(reason=reason)
 
 
 def told(error: Exception) -> str:
