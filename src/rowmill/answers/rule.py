@@ -5,7 +5,7 @@ an answer that only may be cut short is not called whole; a judgement never hang
 in linear time, or with a bound on backtracking.
 Knows nothing of: rows, engines.
 Memory: one compiled rule for each distinct constraint, 256 at most.
-Source: measured, 60 bytes of JSON with four properties: 1.5 us an answer.
+Source: measured, 60 bytes of JSON with four properties: 3.2 us an answer.
 """
 
 from __future__ import annotations

@@ -70,11 +70,13 @@ class FreeRows:
             return self._of_text(row, picked[0], picked[2])
         if self._batch_lane.is_taught and (request := self._batch_lane.request(row)):
             return request
+        if self._sampled_lane.is_taught:
+            return self._sampled(row)
         try:
             seen: Any = self._lane.decode(row.line)
             text, raw = seen.text0, seen.id
         except (*LEAVE, AttributeError):
-            return self._sampled(row)
+            return self._long_way(row)
         if not text:  # absent, or empty
             return self._long_way(row)
         id = b"" if raw is ABSENT else canonical_id(bytes(raw), self._id_column)
@@ -102,8 +104,8 @@ class FreeRows:
         return requests
 
     def _sampled(self, row: AnyRow) -> Request:
-        """A row with sampling of its own, or one that must take the long way."""
-        found = self._sampled_lane.read(row) if self._sampled_lane.is_taught else None
+        """A row where some have sampling of their own: this one has it, has none, or must take the long way."""
+        found = self._sampled_lane.read(row)
         return self._of_text(row, *found) if found else self._long_way(row)
 
     def _of_text(
@@ -134,7 +136,7 @@ class FreeRows:
         if field != "prompt":
             return messages_request(rules.way, asked, columns[field], field, tools)
         request = prompt_request(rules.way, asked, columns[field], field, tools)
-        if own and not tools:
+        if not tools and (own or self._sampled_lane.is_taught):
             self._sampled_lane.learn(columns, own)
         else:
             self._lane.learn(columns)

@@ -4,7 +4,7 @@ Promises: a row is read here only where its columns are known, its prompt is a t
 it once; settings are checked once for each combination of values.
 Knows nothing of: what the settings mean (asked.py).
 Memory: one Struct class, and the combinations met last.
-Source: measured, 300-byte rows with two settings: the long way 24 us, this 1.6 us.
+Source: measured, 300-byte rows with two settings: the long way 7.2 us, this 2.9 us.
 """
 
 from __future__ import annotations
