@@ -24,7 +24,7 @@ from rowmill.errors import (
 )
 from rowmill.ids import SeenIds
 from rowmill.measure import Measure
-from rowmill.plan import Lever, Plan, arrange, plan
+from rowmill.plan import Arranged, Lever, Plan, arrange, plan
 from rowmill.read import BadLine, line_of, read_rows
 from rowmill.record import Places
 from rowmill.rows import (
@@ -41,8 +41,9 @@ from rowmill.rows import (
 from rowmill.validate import Recipe, validate
 
 MAX_NAMED_DUPLICATES = 5
-PIECE_CHARS = 1 << 20
-"""About a quarter of a second of tokenising on few cores: so long the engine waits for its first rows."""
+FIRST_PIECE_CHARS, PIECE_CHARS = 1 << 17, 1 << 20
+"""So long the engine waits for its first rows; the pieces that follow double up to a quarter of a second of tokenising
+on few cores."""
 MEAN_CHARS = 1000
 """What a row counts whose text is not made yet."""
 
@@ -146,6 +147,7 @@ class Stations:
         for number, requests in enumerate(pieces):
             yield self._planned(
                 requests,
+                arranged,
                 rejects=valid.rejects if number == 0 else [],
                 num_rows=len(requests)
                 + (valid.num_rows - len(valid.requests) if number == 0 else 0),
@@ -155,6 +157,7 @@ class Stations:
     def _planned(
         self,
         requests: list[Request],
+        arranged: Arranged,
         *,
         rejects: list[Outcome],
         num_rows: int,
@@ -166,7 +169,7 @@ class Stations:
         prompts = self.measure.prompts(requests, reject)
         self.count(rejects, num_rows)
         num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)
-        planned = plan(prompts, self.job.plan)
+        planned = plan(prompts, self.job.plan, arranged)
         self.num_tokens += len(prompts.ids) - sum(
             lever.saved_tokens for lever in planned.levers
         )
@@ -286,18 +289,24 @@ class Stations:
         return self.recipe.id_of(Row(key, line)) if line is not None else b""
 
 
-def cut_pieces(requests: list[Request], order: list[int] | None) -> list[list[Request]]:
-    """An arranged window in pieces that are tokenised at once, equal texts in one; a window in file order is one piece."""
+def cut_pieces(requests: list[Request], order: Sequence[int] | None) -> list[list[Request]]:
+    """An arranged window in pieces that are tokenised at once, equal texts in one.
+
+    In file order equal texts may stand anywhere: a window with any is one piece.
+    """
     if order is None:
-        return [requests]
+        texts = [request.text for request in requests]
+        if None in texts or len(set(texts)) < len(texts):
+            return [requests]
+        order = range(len(requests))
     pieces: list[list[Request]] = [[]]
-    size = 0
+    size, most = 0, FIRST_PIECE_CHARS
     before: str | None = None
     for i in order:
         request = requests[i]
-        if size >= PIECE_CHARS and (request.text is None or request.text != before):
+        if size >= most and (request.text is None or request.text != before):
             pieces.append([])
-            size = 0
+            size, most = 0, min(2 * most, PIECE_CHARS)
         pieces[-1].append(request)
         before = request.text
         size += len(before) if before is not None else MEAN_CHARS

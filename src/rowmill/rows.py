@@ -216,6 +216,8 @@ class Prompts(msgspec.Struct):
     wires: list[bytes]
     """For engines that take bodies: one JSON text a row; empty list for engines that take token ids."""
     wire_fields: list[str]
+    replica_of: list[int] = []
+    """Of engines side by side, the one that each row is best asked of; empty list: any."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -242,6 +244,7 @@ class Prompts(msgspec.Struct):
             sampling_of=[self.sampling_of[i] for i in rows],
             wires=[self.wires[i] for i in rows] if self.wires else [],
             wire_fields=[self.wire_fields[i] for i in rows] if self.wires else [],
+            replica_of=[self.replica_of[i] for i in rows] if self.replica_of else [],
         )
 
     def slice(self, start: int, stop: int) -> Prompts:
@@ -257,6 +260,7 @@ class Prompts(msgspec.Struct):
             sampling_of=self.sampling_of[start:stop],
             wires=self.wires[start:stop],
             wire_fields=self.wire_fields[start:stop],
+            replica_of=self.replica_of[start:stop],
         )
 
     def row_ids(self) -> Iterator[Ids]:
@@ -276,6 +280,8 @@ class Limits(msgspec.Struct, frozen=True):
     """Most tokens of prompt and answer together; 0: not known."""
     seats: int = 1
     """Rows worked on at once."""
+    replicas: int = 1
+    """Engines side by side that share them."""
     kv_tokens: int = 0
     """Tokens the KV cache holds; 0: not known, no governing by tokens."""
     starts_slowly: bool = False

@@ -125,7 +125,7 @@ def test_limits_of_replicas_add_up() -> None:
     one = Limits(seats=8, kv_tokens=100, max_model_tokens=50)
     other = Limits(seats=4, kv_tokens=60, max_model_tokens=40)
 
-    assert together([one, other]) == Limits(seats=12, kv_tokens=160, max_model_tokens=40)
+    assert together([one, other]) == Limits(seats=12, replicas=2, kv_tokens=160, max_model_tokens=40)
     assert together([one, Limits(seats=1)]).kv_tokens == 0
 
 

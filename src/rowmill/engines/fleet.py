@@ -24,9 +24,10 @@ from rowmill.engines.protocol import Replica
 from rowmill.engines.supervise import Supervisor
 from rowmill.outcomes import Outcomes
 from rowmill.rows import Limits, Prompts
+from rowmill.size.work import DECODE_WEIGHT
 
-DECODE_WEIGHT = 3.0
-"""What a token of an answer costs, in tokens of a prompt: those are computed many at once."""
+MOST_AHEAD = 0.5
+"""A replica gets the rows planned for it unless so large a part of them would wait for it alone."""
 FIRST_GUESS_TOKENS = 256
 """Answers are taken to be so long until some are there."""
 
@@ -107,12 +108,33 @@ class Fleet:
         if len(self._supervisors) == 1:
             self._supervisors[0].submit(prompts)
             return
-        for piece in cut_evenly(prompts, len(self._living)):
+        for planned, piece in self._pieces(prompts):
+            weights = self._guess.weights(piece)
             with self._changing:
-                chosen = min(self._living, key=lambda i: self._loads[i].total)
-                self._loads[chosen].add(piece, self._guess.weights(piece))
+                chosen = self._chosen(planned, sum(weights))
+                self._loads[chosen].add(piece, weights)
                 # Under the lock: a replica that is given up must not get rows after its own were taken out.
                 self._supervisors[chosen].submit(piece)
+
+    def _pieces(self, prompts: Prompts) -> Iterator[tuple[int | None, Prompts]]:
+        """Rows that are best asked of one replica, and of which; None: of any."""
+        if not prompts.replica_of:
+            for piece in cut_evenly(prompts, len(self._living)):
+                yield None, piece
+            return
+        of = np.array(prompts.replica_of)
+        for i in range(len(self._supervisors)):
+            rows = np.flatnonzero(of == i).tolist()
+            if rows:
+                yield i, prompts.take(rows)
+
+    def _chosen(self, planned: int | None, weight: float) -> int:
+        """The replica that is planned, else the one with the least before it; under the lock."""
+        least = min(self._living, key=lambda i: self._loads[i].total)
+        if planned not in self._living:
+            return least
+        ahead = self._loads[planned].total - self._loads[least].total
+        return planned if ahead <= MOST_AHEAD * (self._loads[planned].total + weight) else least
 
     def finish(self) -> None:
         """Say that no more rows will be submitted: `outcomes` ends when all are answered."""
@@ -225,6 +247,7 @@ def together(limits: Sequence[Limits]) -> Limits:
     return msgspec.structs.replace(
         limits[0],
         seats=sum(one.seats for one in limits),
+        replicas=len(limits),
         kv_tokens=sum(pools) if all(pools) else 0,
         max_model_tokens=min(one.max_model_tokens for one in limits),
     )

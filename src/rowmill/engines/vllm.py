@@ -99,10 +99,12 @@ def declare(engine: EngineConfig) -> Limits:
     """
     options = checked(engine)
     has_gpu = any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd"))
+    replicas = len(place(engine).replicas)
     return Limits(
         takes="ids",
         max_model_tokens=engine.max_model_len or context_of(_config(engine)),
-        seats=engine.seats or (_GPU_SEATS if has_gpu else _CPU_SEATS),
+        seats=(engine.seats or (_GPU_SEATS if has_gpu else _CPU_SEATS)) * replicas,
+        replicas=replicas,
         kv_tokens=pool_of(engine),
         starts_slowly=True,
         shares_prefixes=options.enable_prefix_caching is not False,
@@ -342,6 +344,7 @@ def _limits(declared: Limits, config: Any, version: str) -> Limits:
         declared,
         max_model_tokens=config.model_config.max_model_len,
         seats=config.scheduler_config.max_num_seqs,
+        replicas=1,
         kv_tokens=tokens or (cache.num_gpu_blocks or 0) * cache.block_size,
         shares_prefixes=bool(cache.enable_prefix_caching),
         about=declared.about.replace("vLLM", f"vLLM {version}", 1),

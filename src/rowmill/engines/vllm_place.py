@@ -33,7 +33,6 @@ CORES_A_REPLICA = 2.5
 MIN_POOL_ROWS = 64
 """A replica whose KV cache holds fewer rows than this is not worth its weights."""
 TYPICAL_TOKENS = 300
-MIN_SEATS = 128
 
 
 def place(engine: EngineConfig) -> Placement:
@@ -169,8 +168,6 @@ def _shared_engine(engine: EngineConfig, gpu: Gpu, number: int) -> EngineConfig:
         else pool_bytes(shape, gpu, budget, replicas=number),
         # Looked at once, at the start: so much must be free then.
         "gpu_memory_utilization": round(0.9 * budget.memory_share / number, 3),
-        # Fewer seats make quicker steps, and the longest answer takes a step a token.
-        "seats": max(MIN_SEATS, -(-budget.seats // number)),
     }
     return EngineConfig.model_validate({**alone.model_dump(), **share})
 

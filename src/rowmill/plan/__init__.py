@@ -22,6 +22,8 @@ from rowmill.rows import Prompts
 
 __all__ = ["Arranged", "Group", "Lever", "Plan", "arrange", "plan"]
 
+_AS_THEY_STAND = Arranged(None, [])
+
 
 class Group(msgspec.Struct, frozen=True):
     """Rows that go to the engine together, in this order."""
@@ -59,8 +61,9 @@ class Plan(msgspec.Struct, frozen=True):
                     yield self.prompts.take(rows)
 
 
-def plan(prompts: Prompts, config: PlanConfig) -> Plan:
+def plan(prompts: Prompts, config: PlanConfig, arranged: Arranged = _AS_THEY_STAND) -> Plan:
     """Plan prompts that stand in the order they are to be asked: equal greedy rows are asked once."""
+    prompts.replica_of = arranged.replica_of(prompts.max_tokens)
     copies, lever = find_copies(prompts, config.duplicates)
     rows: range | list[int] = range(len(prompts))
     if copies:

@@ -18,6 +18,7 @@ import numpy as np
 from rowmill.config import PlanConfig
 from rowmill.plan.levers import Lever
 from rowmill.rows import Limits, Request
+from rowmill.size.work import DECODE_WEIGHT
 
 CHARS_A_TOKEN = 4.0
 """About, for English; only predicates look at it."""
@@ -28,11 +29,21 @@ MIN_TAIL_SHARE = 0.01
 
 
 class Arranged(msgspec.Struct, frozen=True):
-    """In which order a window is measured and fed."""
+    """In which order a window is measured and fed, and to which of several engines."""
 
     order: list[int] | None
     """Indices into the window; None: as the rows stand."""
     levers: list[Lever]
+    bounds: list[int] = []
+    """Falling lengths of answers: rows longer than the first are for the first engine, and so on; empty: any for any."""
+
+    def replica_of(self, max_tokens: Sequence[int]) -> list[int]:
+        """The engine of each row by how long its answer may get; empty where that does not matter."""
+        if not self.bounds:
+            return []
+        # Both ascend: as many bounds as are no less than the length lie before its engine.
+        found = np.searchsorted(np.negative(self.bounds), np.negative(max_tokens), side="right")
+        return found.tolist()  # type: ignore[no-any-return]
 
 
 def arrange(requests: Sequence[Request], config: PlanConfig, limits: Limits) -> Arranged:
@@ -53,7 +64,32 @@ def arrange(requests: Sequence[Request], config: PlanConfig, limits: Limits) -> 
     if not tail.is_used:
         return Arranged(None, levers)
     texts = [prompt_text(request) for request in requests]
-    return Arranged(sorted(range(len(texts)), key=lambda i: (-lengths[i], texts[i])), levers)
+    order = sorted(range(len(texts)), key=lambda i: (-lengths[i], texts[i]))
+    if limits.replicas == 1:
+        return Arranged(order, levers)
+    work = [len(texts[i]) / CHARS_A_TOKEN + DECODE_WEIGHT * lengths[i] for i in order]
+    bands = Bands([lengths[i] for i in order], work, limits.replicas)
+    return Arranged([order[i] for i in bands.order], levers, bands.bounds)
+
+
+class Bands:
+    """Rows, longest first, cut into as many bands of about equal work as there are engines side by side.
+
+    Engines on one GPU take turns on it, and each pays for every step, however few rows are in it: with the longest
+    answers together, one engine alone makes the many steps they take.
+    """
+
+    def __init__(self, lengths: Sequence[int], work: Sequence[float], number: int) -> None:
+        """Bands of rows with falling `lengths` and so much `work`."""
+        done = np.cumsum(work, dtype=np.float64)
+        before = (done - work) * number / done[-1]
+        self.bounds = [
+            int(lengths[min(int(at), len(lengths) - 1)])
+            for at in np.searchsorted(before, range(1, number))
+        ]
+        """The greatest length of each band but the first."""
+        # What part of its band lies before a row: taken in this order, all bands begin and end together.
+        self.order = np.argsort(before % 1.0, kind="stable").tolist()
 
 
 def _look_for_prefixes(
