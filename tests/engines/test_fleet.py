@@ -72,6 +72,34 @@ def test_every_row_is_answered_once_and_each_replica_has_its_share(tmp_path: Pat
     assert min(counts) > ROWS / 5
 
 
+def test_rows_go_to_the_replica_that_is_planned_for_them(tmp_path: Path) -> None:
+    logs = [tmp_path / f"started-{i}" for i in range(3)]
+    with running(tmp_path, *[{"log": str(log), "seats": 8} for log in logs]) as fleet:
+        prompts = byte_prompts([f"row number {key}" for key in range(ROWS)])
+        prompts.replica_of = [key % 3 for key in range(ROWS)]
+        for first in range(0, ROWS, 50):
+            fleet.submit(prompts.slice(first, first + 50))
+        fleet.finish()
+        outcomes = collect(fleet)
+
+    assert sorted(o.key for o in outcomes) == list(range(ROWS))
+    assert [set(started(log)) for log in logs] == [set(range(k, ROWS, 3)) for k in range(3)]
+
+
+def test_a_replica_with_too_much_before_it_is_spared(tmp_path: Path) -> None:
+    logs = [tmp_path / f"started-{i}" for i in range(2)]
+    with running(tmp_path, *[{"log": str(log), "seats": 8} for log in logs]) as fleet:
+        prompts = byte_prompts([f"row number {key}" for key in range(ROWS)])
+        prompts.replica_of = [0] * ROWS
+        for first in range(0, ROWS, 50):
+            fleet.submit(prompts.slice(first, first + 50))
+        fleet.finish()
+        outcomes = collect(fleet)
+
+    assert sorted(o.key for o in outcomes) == list(range(ROWS))
+    assert all(started(log).total() > ROWS / 5 for log in logs)
+
+
 def test_a_killed_replica_starts_again_and_no_row_is_lost(tmp_path: Path) -> None:
     with running(tmp_path, *[{"delay_s": 0.2, "seats": 100}] * 2) as fleet:
         ask(fleet)
@@ -125,7 +153,9 @@ def test_limits_of_replicas_add_up() -> None:
     one = Limits(seats=8, kv_tokens=100, max_model_tokens=50)
     other = Limits(seats=4, kv_tokens=60, max_model_tokens=40)
 
-    assert together([one, other]) == Limits(seats=12, replicas=2, kv_tokens=160, max_model_tokens=40)
+    assert together([one, other]) == Limits(
+        seats=12, replicas=2, kv_tokens=160, max_model_tokens=40
+    )
     assert together([one, Limits(seats=1)]).kv_tokens == 0
 
 

@@ -170,7 +170,7 @@ class Rounds:
         )
 
     def open_all(self) -> None:
-        """Open the engines: one after the other, as each looks at the GPU's memory while it starts; at once where they
+        """Open the engines that are not: one after the other, as each looks at the GPU's memory while it starts; at once where they
         are told their KV cache and all that makes them equal.
 
         Raises:
@@ -179,7 +179,8 @@ class Rounds:
         at_once = self.plan.spec.settings.keys() >= AT_ONCE
         groups = grouped(self.plan.contenders)
         opening: dict[str, Process] = {}
-        for resident, names in groups.items():
+        for resident in self._not_open(groups):
+            names = groups[resident]
             if at_once and self.process_of and not opening:
                 # The first one alone compiled what all need.
                 opening = {name: self._process(name) for name in self._not_open(groups)}
