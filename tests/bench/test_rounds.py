@@ -91,6 +91,18 @@ def test_rounds_are_measured_and_told(tmp_path: Path, tokenizer: Path) -> None:
     assert not [name for name in left if name.startswith(("out-", "round-"))]
 
 
+def test_engines_stay_open_for_the_next_plan_of_the_same(
+    tmp_path: Path, tokenizer: Path
+) -> None:
+    told: list[str] = []
+    plans = [plan_of(tokenizer, tmp_path, rounds=1) for _ in range(2)]
+
+    found = measure_all(plans, tmp_path, tell=told.append)
+
+    assert [len(one.runs) for one in found] == [1, 1]
+    assert sum("open after" in line for line in told) == 1
+
+
 def test_echo_side_by_side_is_told(tmp_path: Path, tokenizer: Path) -> None:
     plan = plan_of(tokenizer, tmp_path, rounds=1, sets=("replicas=2",))
 
