@@ -27,15 +27,15 @@ ENGINE = """
 [engine]
 name = "vllm"
 model = "{model}"
-dtype = "bfloat16"
+dtype = "{dtype}"
 enforce_eager = true
 cpu_kv_gib = 1
 max_model_len = 512
-seats = 32
 {more}
 [sampling]
 temperature = 0
 """
+SEATS = "seats = 32\n"
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,7 @@ class Run:
         more: str,
         *,
         engine: str = "",
+        dtype: str = "bfloat16",
     ) -> None:
         self.out = folder / "out"
         self._log = folder / "log"
@@ -77,7 +78,9 @@ class Run:
         source = folder / "rows.jsonl"
         source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
         head = f'source = "{source}"\noutput = "{self.out}"\n'
-        self._job.write_text(head + ENGINE.format(model=model, more=engine) + more, "utf-8")
+        self._job.write_text(
+            head + ENGINE.format(model=model, dtype=dtype, more=engine or SEATS) + more, "utf-8"
+        )
         self.process: subprocess.Popen[bytes] | None = None
         RUNS.append(self)
 
@@ -206,6 +209,7 @@ duplicates = "ask"
         rows,
         more,
         engine=f"""
+seats = 32
 num_gpu_blocks_override = 9
 loras = {{ mine = "{adapter}" }}
 """,

@@ -26,6 +26,8 @@ ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "HF_HUB_OFFLINE": "1",
+    # A forked engine of a process with threads may wait for ever for a lock that one of them held.
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     # Else tokenizers falls back to one thread in a process that was forked from.
     "TOKENIZERS_PARALLELISM": "true",
 }
