@@ -170,8 +170,10 @@ class Rounds:
         )
 
     def open_all(self) -> None:
-        """Open the engines that are not: one after the other, as each looks at the GPU's memory while it starts; at once where they
-        are told their KV cache and all that makes them equal.
+        """Open the engines that are not open.
+
+        One after the other, as each looks at the GPU's memory while it starts; at once where they are told their KV
+        cache and all that makes them equal.
 
         Raises:
             OutOfTimeError: no time is left.
