@@ -164,6 +164,11 @@ class PlanConfig(Part):
     """Rows planned at once; bounds memory."""
     window_bytes: int = Field(default=32 * 2**20, gt=0)
     """Bytes of input planned at once; bounds memory where rows are long."""
+    gpu: str = ""
+    """GPU that `check` forecasts for, as `H200` or `2xL4`; empty: those of this machine, else one of each kind that is
+    known. It changes no run."""
+    gpu_hour: float | None = Field(default=None, gt=0)
+    """What one GPU costs an hour, for forecasts; in any currency."""
 
 
 class RunConfig(Part):

@@ -26,9 +26,13 @@ from rowmill.executors.opening import (
     stations_of,
     understand,
 )
+from rowmill.forecast.foretold import Foretold
+from rowmill.forecast.gathered import Gathered
+from rowmill.forecast.words import forecast_lines
 from rowmill.journal import error_shape
 from rowmill.pipeline import Stations, TaskRows, Window
 from rowmill.plan import Lever
+from rowmill.prospect import limits_at, places_of, prospects
 from rowmill.read import open_source
 from rowmill.rows import Outcome
 from rowmill.storage import open_storage
@@ -60,6 +64,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     control_rows: int
     """Rows whose data holds control tokens of the model."""
     levers: list[Lever]
+    forecasts: list[Foretold]
+    """For the GPUs here or those named, else one of each kind; empty for engines without GPUs."""
     reasons: dict[str, str]
     notes: list[str]
     exit_code: int
@@ -80,6 +86,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         if self.control_rows:
             yield f"control   {_count(self.control_rows, 'row')} with the model's control tokens in the data"
         yield from (f"plan      {lever.name}: {lever.reason}" for lever in self.levers)
+        yield from forecast_lines(self.forecasts)
         yield from (f"setting   {name}: {why}" for name, why in self.reasons.items())
         yield from self._bad_lines()
         if self.refused:
@@ -110,18 +117,19 @@ def check(job: Job, *, sample: int | None = None) -> Report:
     if sample is not None:
         job = job.model_copy(update={"run": job.run.model_copy(update={"limit": sample})})
     with tempfile.TemporaryDirectory(prefix="rowmill-check-") as spool:
-        opened = _open_input(job, Path(spool))
+        words = understand(job)
+        places = places_of(words.job)
+        if len(places) == 1:
+            at = limits_at(words.job, words.limits, places[0])
+            words = msgspec.structs.replace(words, limits=at)
+        source = open_source(job.source, spool=Path(spool), read=job.read)
+        # As a new run would see it, whatever lies at the output.
+        opened = new_run(words, source, new_token())
         stations = stations_of(opened)
-        tally = _Tally(opened)
+        tally = _Tally(opened, is_forecast=bool(places))
         for window in stations.windows(_all_tasks(opened)):
             tally.add(window)
         return tally.report(opened, stations)
-
-
-def _open_input(job: Job, spool: Path) -> Opened:
-    """The job's input as a new run would see it, whatever lies at the output."""
-    source = open_source(job.source, spool=spool, read=job.read)
-    return new_run(understand(job), source, new_token())
 
 
 def _all_tasks(opened: Opened) -> Iterator[TaskRows]:
@@ -132,8 +140,9 @@ def _all_tasks(opened: Opened) -> Iterator[TaskRows]:
 class _Tally:
     """Sums over windows."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: Opened, *, is_forecast: bool) -> None:
         self._places = opened.places
+        self._gathered = Gathered() if is_forecast else None
         self._rows = self._asked = self._tokens = 0
         self._bad: list[Outcome] = []
         self._shapes: Counter[tuple[str, str]] = Counter()
@@ -145,6 +154,9 @@ class _Tally:
         self._asked += window.plan.num_asked
         self._tokens += len(window.plan.prompts.ids)
         self._lengths.append(np.diff(window.plan.prompts.stops, prepend=0).astype(np.uint32))
+        if self._gathered is not None:
+            for batch in window.plan.batches(len(window.plan.prompts) or 1):
+                self._gathered.add(batch)
         for outcome in window.rejects:
             self._shapes[outcome.error_kind or "", error_shape(outcome.error or "")] += 1
         worst = sorted([*self._bad, *window.rejects], key=lambda o: o.key)
@@ -190,11 +202,17 @@ class _Tally:
             prompt_percentiles=_percentiles(lengths),
             control_rows=opened.words.measure.control_rows,
             levers=list(self._levers.values()),
+            forecasts=self._forecasts(opened),
             reasons=opened.record.reasons,
             notes=opened.notes,
             exit_code=2 if refused else 4 if num_bad else 0,
             refused=refused,
         )
+
+    def _forecasts(self, opened: Opened) -> list[Foretold]:
+        if self._gathered is None:
+            return []
+        return list(prospects(opened.words.job, self._gathered, opened.words.limits))
 
 
 def _percentiles(lengths: Lengths) -> dict[str, int]:

@@ -11,8 +11,9 @@ import pytest
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines import vllm_place
-from rowmill.engines.vllm_place import number_for, place, step_budget
+from rowmill.engines.vllm_place import place, step_budget
 from rowmill.size import Gpu
+from rowmill.size.replicas import number_for
 from rowmill.size.gpus import rates_of
 from rowmill.size.shape import shape_of
 

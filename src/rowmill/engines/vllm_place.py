@@ -18,9 +18,9 @@ from typing import Any
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.protocol import Placement, Replica
-from rowmill.size import Budget, Gpu, find_gpus, pool_bytes, read_shape, step_times
+from rowmill.size import Budget, Gpu, find_gpus, pool_bytes, read_shape
 from rowmill.size.pool import pool_tokens
-from rowmill.size.shape import ModelShape
+from rowmill.size.replicas import number_for
 
 MEMORY_SHARE = 0.92
 """vLLM's own default since the memory of CUDA graphs is profiled."""
@@ -28,11 +28,6 @@ SEATS, STEP_TOKENS = 1024, 16384
 """vLLM's own defaults of its offline class on GPUs of 70 GiB and more; smaller ones get 256 and 8,192."""
 SMALL_SEATS, SMALL_STEP_TOKENS = 256, 8192
 LARGE_GPU_BYTES = 70 << 30
-CORES_A_REPLICA = 2.5
-"""One for the scheduler, one for the front end, and some of both for tokenising."""
-MIN_POOL_ROWS = 64
-"""A replica whose KV cache holds fewer rows than this is not worth its weights."""
-TYPICAL_TOKENS = 300
 
 
 def place(engine: EngineConfig) -> Placement:
@@ -133,25 +128,6 @@ def _number_a_group(
 PINS = ("num_gpu_blocks_override",)
 """Settings that are made for one engine on a GPU. A share of its memory, or bytes of KV cache, are none: replicas divide
 them."""
-
-
-def number_for(shape: ModelShape, gpu: Gpu, budget: Budget, cores: float) -> tuple[int, str]:
-    """Replicas of one model on one GPU, and why so many."""
-    times = step_times(shape, gpu, rows=budget.seats, context=TYPICAL_TOKENS)
-    if times is None:
-        return 1, f"one a GPU: the rates of `{gpu.name}` are not known"
-    on_gpu, beside = times
-    told = f"a step of {budget.seats:,} rows takes {on_gpu * 1e3:.1f} ms on the GPU, {beside * 1e3:.1f} ms beside it"
-    wanted = round(beside / on_gpu)
-    if wanted <= 1:
-        return 1, f"one a GPU: {told}"
-    by_cores = max(1, int(cores / CORES_A_REPLICA))
-    number = min(wanted, by_cores)
-    needed = MIN_POOL_ROWS * TYPICAL_TOKENS * shape.kv_bytes(kv_dtype=budget.kv_dtype)
-    while number > 1 and pool_bytes(shape, gpu, budget, replicas=number) < needed:
-        number -= 1
-    limit = f", and {cores:.0f} cores feed {by_cores}" if by_cores < wanted else ""
-    return number, f"{number} a GPU: {told}{limit}"
 
 
 def _shared_engine(engine: EngineConfig, gpu: Gpu, number: int) -> EngineConfig:

@@ -162,24 +162,29 @@ class _Prefixes:
             return _unused(name, _nothing_shared(root_share))
         # Characters that must be in the pool for every shared beginning to be there at once.
         distinct = int((self._group_lengths()).sum()) / CHARS_A_TOKEN
-        spare = limits.kv_tokens - self._running_tokens(limits)
-        if limits.kv_tokens and distinct <= spare and config.order != "prefix":
+        # Each engine has its own part of the cache, and rows of a beginning that go to all of them are computed by all.
+        pool = limits.kv_tokens / limits.replicas
+        spare = pool - self._running_tokens(limits) / limits.replicas
+        copies = distinct * (limits.replicas - 1) * CHARS_A_TOKEN / max(self._total, 1)
+        fits = limits.kv_tokens and distinct <= spare and copies < MIN_SAVED_SHARE
+        if fits and config.order != "prefix":
             told = (
                 f"no gain here: shared beginnings ({distinct:,.0f} tokens, about) fit into"
-                f" the KV cache ({limits.kv_tokens:,} tokens) in any order"
+                f" the KV cache ({pool:,.0f} tokens) in any order"
             )
             return _unused(name, told)
-        pool = (
+        against = (
             f"the KV cache of {limits.kv_tokens:,}"
             if limits.kv_tokens
             else "a KV cache of unknown size"
         )
+        against += f", parted among {limits.replicas} engines" if limits.replicas > 1 else ""
         return Lever(
             name=name,
             is_used=True,
             reason=(
                 f"rows that begin alike are asked together: {distinct:,.0f} tokens of shared beginnings, about,"
-                f" against {pool}; up to {share:.0%} of the prompt tokens from the cache"
+                f" against {against}; up to {share:.0%} of the prompt tokens from the cache"
             ),
             saved_tokens=int(saved / CHARS_A_TOKEN),
         )

@@ -51,6 +51,18 @@ TABLE = {
 """Name -> GiB, bf16 operations a second, bytes a second."""
 
 
+def gpu_named(name: str) -> Gpu | None:
+    """A GPU of the table, by its name in any spelling; None where it is not there."""
+    for known, (gib, flops, bandwidth) in TABLE.items():
+        if _plain(known) == _plain(name):
+            return Gpu(0, known, int(gib * GIB), 0, flops, bandwidth)
+    return None
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.upper() if c.isalnum()).removeprefix("NVIDIA")
+
+
 def find_gpus() -> list[Gpu]:
     """The GPUs this process may use, in the driver's order; empty where there are none."""
     if shutil.which(_QUERY[0]) is None:

@@ -1,0 +1,147 @@
+"""Token ids -> what rows share: chained hashes of blocks of 16 tokens, as vLLM's prefix cache has them.
+
+Promises: two rows have a block in common exactly if they are equal up to its end (but for one chance in 2^40);
+what all rows have in common and what neighbours have is counted in whole blocks.
+Knows nothing of: pools, orders.
+Memory: eight bytes a block of a window; of earlier windows a sketch of fixed size once there are many.
+Source: vLLM 0.33, `v1/core/kv_cache_utils.py`: the last token of a prompt is always computed, so a prompt of p tokens has
+(p - 1) // 16 blocks that may be found; HyperLogLog (Flajolet et al. 2007) for the count of distinct ones.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from rowmill.rows import Ids
+
+BLOCK = 16
+MOST_KEPT = 1 << 22
+"""Hashes that are kept as they are; more are counted by a sketch."""
+_SKETCH_BITS = 14
+
+Hashes = npt.NDArray[np.uint64]
+Counts = npt.NDArray[np.int64]
+_DRAW = np.random.default_rng(20240607)
+_FACTORS = _DRAW.integers(1, 1 << 63, BLOCK, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def num_blocks(lengths: Counts) -> Counts:
+    """Blocks of each prompt that may be found in the cache."""
+    return np.maximum(lengths - 1, 0) // BLOCK
+
+
+def block_hashes(ids: Ids, stops: Counts) -> tuple[Hashes, Counts]:
+    """Chained hashes of all whole blocks.
+
+    Shapes: `ids` T, `stops` R; returns B hashes, row by row, and R stops into them.
+    """
+    starts = np.concatenate(([0], stops[:-1])).astype(np.int64)
+    blocks = num_blocks(stops - starts)
+    ends = np.cumsum(blocks)
+    total = int(ends[-1]) if len(ends) else 0
+    if not total:
+        return np.empty(0, np.uint64), ends
+    depth = np.arange(total) - np.repeat(ends - blocks, blocks)
+    at = np.repeat(starts, blocks) + BLOCK * depth
+    own = np.zeros(total, np.uint64)
+    for i in range(BLOCK):
+        own += (ids[at + i].astype(np.uint64) + np.uint64(1)) * _FACTORS[i]
+    return _chained(_mixed(own), depth, int(blocks.max())), ends
+
+
+def _chained(own: Hashes, depth: Counts, deepest: int) -> Hashes:
+    """Each block's hash with those before it in its row: all rows at one depth at once."""
+    order = np.argsort(depth, kind="stable")
+    bounds = np.searchsorted(depth[order], np.arange(deepest + 1))
+    chained = own.copy()
+    for level in range(1, deepest):
+        here = order[bounds[level] : bounds[level + 1]]
+        chained[here] = _mixed(chained[here - 1] * _STEP + own[here])
+    return chained
+
+
+def _mixed(values: Hashes) -> Hashes:
+    values = values ^ (values >> np.uint64(31))
+    values = values * np.uint64(0xBF58476D1CE4E5B9)
+    return values ^ (values >> np.uint64(29))
+
+
+class Distinct:
+    """How many different hashes there were: exact up to `MOST_KEPT`, then within about one in a hundred."""
+
+    def __init__(self) -> None:
+        self._kept: list[Hashes] = []
+        self._num_kept = 0
+        self._ranks: npt.NDArray[np.uint8] | None = None
+
+    def add(self, hashes: Hashes) -> None:
+        """Count these in."""
+        if self._ranks is not None:
+            self._note(hashes)
+            return
+        fresh = np.unique(hashes)
+        self._kept.append(fresh)
+        self._num_kept += len(fresh)
+        if self._num_kept > MOST_KEPT:
+            self._kept = [np.unique(np.concatenate(self._kept))]
+            self._num_kept = len(self._kept[0])
+        if self._num_kept > MOST_KEPT // 2 and len(self._kept) == 1:
+            self._ranks = np.zeros(1 << _SKETCH_BITS, np.uint8)
+            self._note(self._kept.pop())
+
+    def count(self) -> int:
+        """About so many were different."""
+        if self._ranks is None:
+            return len(np.unique(np.concatenate(self._kept))) if self._kept else 0
+        size = len(self._ranks)
+        raw = (
+            0.7213
+            / (1 + 1.079 / size)
+            * size
+            * size
+            / np.sum(2.0 ** -self._ranks.astype(float))
+        )
+        return int(raw)
+
+    def _note(self, hashes: Hashes) -> None:
+        assert self._ranks is not None
+        mixed = _mixed(hashes * _STEP)
+        where = (mixed >> np.uint64(64 - _SKETCH_BITS)).astype(np.int64)
+        rest = (mixed << np.uint64(_SKETCH_BITS)) | np.uint64(1 << (_SKETCH_BITS - 1))
+        ranks = (64 - np.floor(np.log2(rest.astype(np.float64)))).astype(np.uint8)
+        np.maximum.at(self._ranks, where, ranks)
+
+
+class Beginnings:
+    """What rows of a window share, as runs of blocks that always come together.
+
+    A row is a list of runs, then its own blocks; two rows share the runs that both lists begin with.
+    """
+
+    def __init__(self, hashes: Hashes, ends: Counts) -> None:
+        """Find the runs.
+
+        Shapes: as `block_hashes` returns them.
+        """
+        _, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+        shared = counts[inverse]
+        self.runs: list[list[tuple[int, int]]] = []
+        """Of each row, in order: (number of the run, its blocks)."""
+        first = 0
+        for end in ends.tolist():
+            self.runs.append(_runs(inverse[first:end], shared[first:end]))
+            first = end
+
+
+def _runs(numbers: Counts, shared: Counts) -> list[tuple[int, int]]:
+    """Blocks of one row that others have as well, cut where the number of those changes."""
+    depth = int(np.searchsorted(-shared, -1))  # falls along a row; from here on it is alone
+    if not depth:
+        return []
+    cuts = np.flatnonzero(np.diff(shared[:depth])) + 1
+    bounds = [0, *cuts.tolist(), depth]
+    return [(int(numbers[stop - 1]), stop - start) for start, stop in pairwise(bounds)]

@@ -1,0 +1,137 @@
+"""What is known of the rows, a model on GPUs -> the forecast: hits, seconds, their interval, and what each lever brings.
+
+Promises: one forecast for `check`, the run and its report; every figure says what it rests on.
+Knows nothing of: how it is shown.
+Source: seconds against H200 runs in benchmarks/RESULTS.md: within 25 % where nothing was fitted.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rowmill.forecast.bounds import Bounds, bounds_of
+from rowmill.forecast.engine import Fed, Played, Settings, play
+from rowmill.forecast.gathered import Gathered
+from rowmill.size.fit import Fit
+from rowmill.size.gpus import Gpu
+from rowmill.size.pool import Budget
+from rowmill.size.shape import ModelShape
+from rowmill.size.steps import StepModel
+
+ERROR = 0.25
+"""What a forecast was off by, at the most, where lengths of answers were known."""
+TOKENIZE_S = 3e-6
+"""Of one processor, for a token of a prompt."""
+EDGES_S = 0.4
+"""Before the first row reaches an engine and after the last answer: reading, the first piece, publishing the rest."""
+
+
+class Foretold(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job will take on GPUs of one kind."""
+
+    fit: Fit
+    gpus: int
+    bounds: Bounds
+    seconds: float
+    low_s: float
+    high_s: float
+    hit_rate: float
+    """Share of prompt tokens found in the cache, in the planned order."""
+    file_seconds: float
+    """The same rows in the order of the input."""
+    file_hit_rate: float
+    tail_s: float
+    gpu_busy: float
+    """Share of the time that the GPU computes."""
+    preemptions: int
+    sampled_rows: int
+    """Rows that were played through; the others are taken to be like them."""
+    price: float = 0.0
+    """In whatever `gpu_hour` is in; 0 where no price is known."""
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPUs times hours."""
+        return self.gpus * self.seconds / 3600
+
+
+def foretell(
+    gathered: Gathered,
+    shape: ModelShape,
+    gpu: Gpu,
+    fitted: Fit,
+    *,
+    budget: Budget,
+    gpus: int = 1,
+    cores: float = 16.0,
+    shares_prefixes: bool = True,
+    gpu_hour: float = 0.0,
+    is_brief: bool = False,
+) -> Foretold:
+    """Forecast a job.
+
+    Args:
+        gpus: how many there are; a multiple of `fitted.parallel`.
+        cores: processors for tokenising.
+        gpu_hour: price of one GPU for an hour.
+        is_brief: without the order of the input and the range that unknown lengths leave.
+    """
+    model = StepModel(
+        shape=shape,
+        gpu=gpu,
+        dtype=budget.dtype,
+        quantization=budget.quantization,
+        kv_dtype=budget.kv_dtype,
+        parallel=max(1, fitted.parallel),
+    )
+    groups = max(1, gpus // max(1, fitted.parallel))
+    settings = Settings(
+        seats=fitted.seats,
+        step_tokens=fitted.step_tokens,
+        pool_tokens=fitted.pool_tokens,
+        shares_prefixes=shares_prefixes,
+    )
+
+    def played(which: str = "expected", *, as_read: bool = False) -> tuple[Played, float]:
+        fed = gathered.fed(fitted.replicas, which=which, as_read=as_read)
+        found = play(fed, settings, model)
+        return found, _scaled(found, fed, gathered, groups, cores)
+
+    planned, seconds = played()
+    as_read, file_seconds = (planned, seconds) if is_brief else played(as_read=True)
+    low_s = high_s = seconds
+    if not is_brief and gathered.low.answer_tokens < gathered.high.answer_tokens:
+        _, low_s = played("low")
+        _, high_s = played("high")
+    return Foretold(
+        fit=fitted,
+        gpus=groups * max(1, fitted.parallel),
+        bounds=bounds_of(
+            gathered.totals,
+            gathered.distinct.count(),
+            model,
+            seats=fitted.seats * fitted.replicas,
+            groups=groups,
+        ),
+        seconds=seconds,
+        low_s=min(low_s, seconds) * (1 - ERROR),
+        high_s=max(high_s, seconds) * (1 + ERROR),
+        hit_rate=planned.hit_rate,
+        file_seconds=file_seconds,
+        file_hit_rate=as_read.hit_rate,
+        tail_s=planned.tail_s,
+        gpu_busy=min(1.0, planned.gpu_s / max(planned.seconds, 1e-9)),
+        preemptions=planned.preemptions,
+        sampled_rows=gathered.first_rows,
+        price=gpu_hour * gpus * seconds / 3600,
+    )
+
+
+def _scaled(
+    played: Played, fed: list[Fed], gathered: Gathered, groups: int, cores: float
+) -> float:
+    """Seconds for all rows: the tail once, the rest as often as there are rows; no faster than they are tokenised."""
+    share = gathered.totals.rows / max(1, sum(len(part.prompts) for part in fed)) / groups
+    body = max(0.0, played.seconds - played.tail_s)
+    on_engines = body * share + played.tail_s
+    return EDGES_S + max(on_engines, TOKENIZE_S * gathered.totals.prompt_tokens / cores)

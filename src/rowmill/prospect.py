@@ -1,0 +1,119 @@
+"""A job and its rows -> what it will take on the GPUs here, on those that are named, or on one of each kind.
+
+Promises: no GPU and no engine is needed; where the model's shape is not known, or the engine has none, nothing is said.
+Knows nothing of: how rows are read, how a forecast is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from rowmill.config import EngineConfig, Job
+from rowmill.engines.vllm_place import step_budget
+from rowmill.errors import UnknownName
+from rowmill.forecast.foretold import Foretold, foretell
+from rowmill.forecast.gathered import Gathered
+from rowmill.rows import Limits
+from rowmill.size import Gpu, ModelShape, find_gpus, read_shape
+from rowmill.size.fit import Fit, fit
+from rowmill.size.gpus import TABLE, gpu_named
+
+ENGINES = ("vllm", "sglang", "transformers")
+"""Engines whose steps the forecast plays; others are forecast where a GPU is named for them."""
+FIRST_TOKENS = 4096
+"""Taken for the longest row before any is read."""
+CORES_A_GPU = 16
+
+
+class Place(msgspec.Struct, frozen=True):
+    """GPUs of one kind that a job may run on."""
+
+    gpu: Gpu
+    number: int
+    is_here: bool = False
+
+
+def places_of(job: Job) -> list[Place]:
+    """Where to forecast: one place where it is named or found, else one of each kind; none for engines without GPUs.
+
+    Raises:
+        UnknownName: `plan.gpu` is not in the table.
+    """
+    if job.plan.gpu:
+        return [named_place(job.plan.gpu)]
+    if job.engine.name not in ENGINES:
+        return []
+    found = find_gpus()
+    if found:
+        return [Place(found[0], len(found), is_here=True)]
+    return [Place(gpu, 1) for gpu in filter(None, map(gpu_named, TABLE))]
+
+
+def named_place(text: str) -> Place:
+    """`H200`, `2xL4`, `4 x A100-80`.
+
+    Raises:
+        UnknownName: there is no such GPU in the table.
+    """
+    match = re.fullmatch(r"\s*(?:(\d+)\s*x\s*)?(.+?)\s*", text, re.IGNORECASE)
+    gpu = gpu_named(match[2]) if match else None
+    if match is None or gpu is None or match[1] == "0":
+        raise UnknownName(what="GPU", name=text, known=list(TABLE))
+    return Place(gpu, int(match[1] or 1))
+
+
+def limits_at(job: Job, limits: Limits, place: Place) -> Limits:
+    """What engines there would say of themselves: the plan's levers are looked at with it."""
+    shape = shape_of_model(job.engine)
+    if shape is None:
+        return limits
+    fitted = _fit(job, shape, place, longest=job.engine.max_model_len or FIRST_TOKENS)
+    number = fitted.replicas * max(1, place.number // max(1, fitted.parallel))
+    return msgspec.structs.replace(
+        limits,
+        kv_tokens=fitted.pool_tokens * number,
+        seats=fitted.seats * number,
+        replicas=number,
+    )
+
+
+def prospects(job: Job, gathered: Gathered, limits: Limits) -> Iterator[Foretold]:
+    """A forecast for each place; a model that does not fit has no seconds there."""
+    shape = shape_of_model(job.engine)
+    if shape is None or not gathered.totals.rows:
+        return
+    places = places_of(job)
+    for place in places:
+        fitted = _fit(job, shape, place, longest=gathered.high.longest_row)
+        yield foretell(
+            gathered,
+            shape,
+            place.gpu,
+            fitted,
+            budget=step_budget(job.engine.options, place.gpu, job.engine.seats),
+            gpus=place.number,
+            cores=_cores(place),
+            shares_prefixes=limits.shares_prefixes,
+            gpu_hour=job.plan.gpu_hour or 0.0,
+            is_brief=len(places) > 1,
+        )
+
+
+def shape_of_model(engine: EngineConfig) -> ModelShape | None:
+    """The shape of the job's model, where a folder here tells it."""
+    path = Path(engine.model).expanduser() if engine.model else None
+    return read_shape(path) if path is not None and path.is_dir() else None
+
+
+def _fit(job: Job, shape: ModelShape, place: Place, *, longest: int) -> Fit:
+    budget = step_budget(job.engine.options, place.gpu, job.engine.seats)
+    return fit(shape, place.gpu, budget, longest_tokens=longest, cores=_cores(place))
+
+
+def _cores(place: Place) -> float:
+    return len(os.sched_getaffinity(0)) if place.is_here else CORES_A_GPU * place.number
