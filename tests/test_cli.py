@@ -51,7 +51,7 @@ OPTIONS = {
         "--tokenizer",
         "--workload",
     ],
-    "check": sorted([*JOB_OPTIONS, "--fix", "--sample"]),
+    "check": sorted([*JOB_OPTIONS, "--fix", "--gpu", "--sample"]),
     "export": ["--debug", "--json", "--output"],
     "retry": ["--debug", "--json", "--kind", "--set"],
     "run": sorted([*JOB_OPTIONS, "--append", "--join"]),

@@ -16,7 +16,7 @@ import msgspec
 from rowmill.config import EngineConfig, Job
 from rowmill.engines.vllm_place import step_budget
 from rowmill.errors import UnknownName
-from rowmill.forecast.foretold import Foretold, foretell
+from rowmill.forecast.foretold import Foretold, Setting, foretell
 from rowmill.forecast.gathered import Gathered
 from rowmill.rows import Limits
 from rowmill.size import Gpu, ModelShape, find_gpus, read_shape
@@ -90,18 +90,17 @@ def prospects(job: Job, gathered: Gathered, limits: Limits) -> Iterator[Foretold
     places = places_of(job)
     for place in places:
         fitted = _fit(job, shape, place, longest=gathered.high.longest_row)
-        yield foretell(
-            gathered,
-            shape,
-            place.gpu,
-            fitted,
+        setting = Setting(
+            shape=shape,
+            gpu=place.gpu,
+            fit=fitted,
             budget=step_budget(job.engine.options, place.gpu, job.engine.seats),
             gpus=place.number,
             cores=_cores(place),
             shares_prefixes=limits.shares_prefixes,
             gpu_hour=job.plan.gpu_hour or 0.0,
-            is_brief=len(places) > 1,
         )
+        yield foretell(gathered, setting, is_brief=len(places) > 1)
 
 
 def shape_of_model(engine: EngineConfig) -> ModelShape | None:

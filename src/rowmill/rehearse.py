@@ -201,7 +201,8 @@ class _Tally:
             prompt_tokens=self._tokens,
             prompt_percentiles=_percentiles(lengths),
             control_rows=opened.words.measure.control_rows,
-            levers=list(self._levers.values()),
+            # Those of the order are decided once a window, before it is cut to pieces.
+            levers=list({**stations.levers, **self._levers}.values()),
             forecasts=self._forecasts(opened),
             reasons=opened.record.reasons,
             notes=opened.notes,

@@ -13,8 +13,8 @@ from rowmill.config import EngineConfig
 from rowmill.engines import vllm_place
 from rowmill.engines.vllm_place import place, step_budget
 from rowmill.size import Gpu
-from rowmill.size.replicas import number_for
 from rowmill.size.gpus import rates_of
+from rowmill.size.replicas import number_for
 from rowmill.size.shape import shape_of
 
 H200 = Gpu(0, "NVIDIA H200", 143_771 << 20, 0, *rates_of("NVIDIA H200", 143_771 << 20))

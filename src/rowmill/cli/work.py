@@ -23,6 +23,7 @@ FLAGS = {
     "engine": "engine.name",
     "url": "engine.url",
     "limit": "run.limit",
+    "gpu": "plan.gpu",
 }
 """The setting behind each flag."""
 
@@ -147,6 +148,11 @@ def retry(output: str, kinds: tuple[str, ...], sets: tuple[str, ...]) -> int:
     "--sample", type=click.IntRange(min=1), metavar="N", help="Read only so many rows."
 )
 @click.option(
+    "--gpu",
+    metavar="NAME",
+    help="GPU to forecast for, as `H200` or `2xL4`.  [default: those here]",
+)
+@click.option(
     "--fix",
     metavar="FOLDER",
     help="Write a mended copy of the files there and check that; INPUT stays as it is.",
@@ -195,7 +201,7 @@ def run_command(
     """The command that runs over `folder` instead of the inputs, as a shell reads it."""
     words = ["rowmill", "run", *(name for name in inputs if name.endswith(".toml")), folder]
     for name, value in flags.items():
-        if value is not None:
+        if value is not None and name != "gpu":
             words += [f"--{name}", str(value)]
     for value in sets:
         words += ["--set", value]

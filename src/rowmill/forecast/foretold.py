@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from rowmill.forecast.bounds import Bounds, bounds_of
-from rowmill.forecast.engine import Fed, Played, Settings, play
+from rowmill.forecast.engine import Played, Settings, play
 from rowmill.forecast.gathered import Gathered
 from rowmill.size.fit import Fit
 from rowmill.size.gpus import Gpu
@@ -55,64 +55,57 @@ class Foretold(msgspec.Struct, frozen=True, kw_only=True):
         return self.gpus * self.seconds / 3600
 
 
-def foretell(
-    gathered: Gathered,
-    shape: ModelShape,
-    gpu: Gpu,
-    fitted: Fit,
-    *,
-    budget: Budget,
-    gpus: int = 1,
-    cores: float = 16.0,
-    shares_prefixes: bool = True,
-    gpu_hour: float = 0.0,
-    is_brief: bool = False,
-) -> Foretold:
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job is to run, and how it is told."""
+
+    shape: ModelShape
+    gpu: Gpu
+    fit: Fit
+    budget: Budget
+    gpus: int = 1
+    """How many there are; a multiple of `fit.parallel`."""
+    cores: float = 16.0
+    """Processors for tokenising."""
+    shares_prefixes: bool = True
+    gpu_hour: float = 0.0
+    """Price of one GPU for an hour."""
+
+    @property
+    def groups(self) -> int:
+        """Groups of GPUs that share the rows."""
+        return max(1, self.gpus // max(1, self.fit.parallel))
+
+    @property
+    def model(self) -> StepModel:
+        """What a step costs there."""
+        return StepModel(
+            shape=self.shape,
+            gpu=self.gpu,
+            dtype=self.budget.dtype,
+            quantization=self.budget.quantization,
+            kv_dtype=self.budget.kv_dtype,
+            parallel=max(1, self.fit.parallel),
+        )
+
+
+def foretell(gathered: Gathered, setting: Setting, *, is_brief: bool = False) -> Foretold:
     """Forecast a job.
 
     Args:
-        gpus: how many there are; a multiple of `fitted.parallel`.
-        cores: processors for tokenising.
-        gpu_hour: price of one GPU for an hour.
         is_brief: without the order of the input and the range that unknown lengths leave.
     """
-    model = StepModel(
-        shape=shape,
-        gpu=gpu,
-        dtype=budget.dtype,
-        quantization=budget.quantization,
-        kv_dtype=budget.kv_dtype,
-        parallel=max(1, fitted.parallel),
-    )
-    groups = max(1, gpus // max(1, fitted.parallel))
-    settings = Settings(
-        seats=fitted.seats,
-        step_tokens=fitted.step_tokens,
-        pool_tokens=fitted.pool_tokens,
-        shares_prefixes=shares_prefixes,
-    )
-
-    def played(which: str = "expected", *, as_read: bool = False) -> tuple[Played, float]:
-        fed = gathered.fed(fitted.replicas, which=which, as_read=as_read)
-        found = play(fed, settings, model)
-        return found, _scaled(found, fed, gathered, groups, cores)
-
-    planned, seconds = played()
-    as_read, file_seconds = (planned, seconds) if is_brief else played(as_read=True)
+    planned, seconds = _played(gathered, setting)
+    as_read, file_seconds = planned, seconds
     low_s = high_s = seconds
-    if not is_brief and gathered.low.answer_tokens < gathered.high.answer_tokens:
-        _, low_s = played("low")
-        _, high_s = played("high")
+    if not is_brief:
+        as_read, file_seconds = _played(gathered, setting, as_read=True)
+        if gathered.low.answer_tokens < gathered.high.answer_tokens:
+            _, low_s = _played(gathered, setting, "low")
+            _, high_s = _played(gathered, setting, "high")
     return Foretold(
-        fit=fitted,
-        gpus=groups * max(1, fitted.parallel),
-        bounds=bounds_of(
-            gathered.totals,
-            gathered.distinct.count(),
-            model,
-            seats=fitted.seats * fitted.replicas,
-            groups=groups,
-        ),
+        fit=setting.fit,
+        gpus=setting.groups * max(1, setting.fit.parallel),
+        bounds=_bounds(gathered, setting),
         seconds=seconds,
         low_s=min(low_s, seconds) * (1 - ERROR),
         high_s=max(high_s, seconds) * (1 + ERROR),
@@ -123,15 +116,39 @@ def foretell(
         gpu_busy=min(1.0, planned.gpu_s / max(planned.seconds, 1e-9)),
         preemptions=planned.preemptions,
         sampled_rows=gathered.first_rows,
-        price=gpu_hour * gpus * seconds / 3600,
+        price=setting.gpu_hour * setting.gpus * seconds / 3600,
     )
 
 
-def _scaled(
-    played: Played, fed: list[Fed], gathered: Gathered, groups: int, cores: float
-) -> float:
+def _bounds(gathered: Gathered, setting: Setting) -> Bounds:
+    return bounds_of(
+        gathered.totals,
+        gathered.distinct.count(),
+        setting.model,
+        seats=setting.fit.seats * setting.fit.replicas,
+        groups=setting.groups,
+    )
+
+
+def _played(
+    gathered: Gathered, setting: Setting, which: str = "expected", *, as_read: bool = False
+) -> tuple[Played, float]:
+    """The rows kept, played through, and seconds for all."""
+    told = Settings(
+        seats=setting.fit.seats,
+        step_tokens=setting.fit.step_tokens,
+        pool_tokens=setting.fit.pool_tokens,
+        shares_prefixes=setting.shares_prefixes,
+    )
+    fed = gathered.fed(setting.fit.replicas, which=which, as_read=as_read)
+    found = play(fed, told, setting.model)
+    return found, _scaled(found, gathered, setting)
+
+
+def _scaled(played: Played, gathered: Gathered, setting: Setting) -> float:
     """Seconds for all rows: the tail once, the rest as often as there are rows; no faster than they are tokenised."""
-    share = gathered.totals.rows / max(1, sum(len(part.prompts) for part in fed)) / groups
+    share = gathered.totals.rows / max(1, gathered.first_rows) / setting.groups
     body = max(0.0, played.seconds - played.tail_s)
     on_engines = body * share + played.tail_s
-    return EDGES_S + max(on_engines, TOKENIZE_S * gathered.totals.prompt_tokens / cores)
+    tokenising = TOKENIZE_S * gathered.totals.prompt_tokens / setting.cores
+    return EDGES_S + max(on_engines, tokenising)

@@ -1,0 +1,131 @@
+"""`check` says what a job will take, on GPUs that are not here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowmill import errors, prospect
+from rowmill.config import Job
+from rowmill.rehearse import Report, check
+from rowmill.size import Gpu
+from rowmill.size.gpus import TABLE, gpu_named
+from tests.engines.test_vllm_place import config_of
+
+TINY = Path(__file__).parent / "golden" / "tiny_tokenizer"
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prospect, "find_gpus", list)
+
+
+def model(folder: Path, name: str) -> Path:
+    shutil.copytree(TINY, folder)
+    (folder / "config.json").write_text(
+        json.dumps({**config_of(name), "max_position_embeddings": 4096})
+    )
+    return folder
+
+
+def checked(tmp_path: Path, texts: list[str], name: str = "1.5b", **settings: Any) -> Report:
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
+    engine = {"name": "vllm", "model": str(model(tmp_path / "model", name))}
+    sampling = {"temperature": 0, "max_tokens": 8}
+    job = {"source": str(source), "engine": engine, "raw": True, "sampling": sampling}
+    return check(Job.model_validate({**job, **settings}))
+
+
+def grouped(groups: int, each: int) -> list[str]:
+    texts = [f"{g:03d} {'shared words ' * 30} {i}" for g in range(groups) for i in range(each)]
+    return [texts[i * 7919 % len(texts)] for i in range(len(texts))]
+
+
+def test_a_gpu_that_is_named_is_told_in_full(tmp_path: Path) -> None:
+    report = checked(tmp_path, grouped(40, 10), plan={"gpu": "2 x h100", "gpu_hour": 4.0})
+
+    (found,) = report.forecasts
+    assert (found.fit.gpu, found.gpus) == ("H100", 2)
+    assert found.low_s < found.seconds < found.high_s
+    assert found.bounds.ideal_s < found.seconds
+    assert 0.5 < found.hit_rate <= found.bounds.hit_rate
+    assert found.price == pytest.approx(4.0 * found.gpu_hours)
+    words = "\n".join(report.lines())
+    assert "on 2 x H100" in words
+    assert "no schedule takes less than" in words
+    assert "28,672 bytes a token" in words
+
+
+def test_grouping_pays_where_engines_have_caches_of_their_own(tmp_path: Path) -> None:
+    report = checked(tmp_path, grouped(40, 10), plan={"gpu": "H200"})
+
+    (found,) = report.forecasts
+    assert found.fit.replicas == 2
+    assert found.hit_rate > found.file_hit_rate
+    assert found.seconds < found.file_seconds
+    assert any(lever.name == "prefixes" and lever.is_used for lever in report.levers)
+
+
+def test_rows_that_share_nothing_are_told_that_there_is_no_gain(tmp_path: Path) -> None:
+    texts = [f"{i * 7919} is a number" for i in range(300)]
+    report = checked(tmp_path, texts, "7b", plan={"gpu": "H200"})
+
+    words = "\n".join(report.lines())
+    assert "no gain here: the order of the input takes as long" in words
+    assert report.forecasts[0].bounds.hit_rate < 0.02
+
+
+def test_without_a_gpu_one_of_each_kind_is_told(tmp_path: Path) -> None:
+    report = checked(tmp_path, [f"{i} texts" for i in range(50)], "7b")
+
+    assert [one.fit.gpu for one in report.forecasts] == list(TABLE)
+    assert report.forecasts[0].fit.parallel == 2  # 15 GB of weights and a T4
+    seconds = {one.fit.gpu: one.seconds for one in report.forecasts}
+    assert seconds["B200"] < seconds["H100"] < seconds["L4"]
+    assert sum("GPU hours" in line for line in report.lines()) == len(TABLE)
+
+
+def test_a_model_that_fits_nowhere_is_told_so(tmp_path: Path) -> None:
+    folder = model(tmp_path / "model", "7b")
+    huge = {**config_of("7b"), "num_hidden_layers": 900, "max_position_embeddings": 4096}
+    (folder / "config.json").write_text(json.dumps(huge))
+    source = tmp_path / "rows.jsonl"
+    source.write_text('{"prompt": "one"}\n')
+    job = {"source": str(source), "raw": True, "plan": {"gpu": "T4"}}
+    report = check(
+        Job.model_validate({**job, "engine": {"name": "vllm", "model": str(folder)}})
+    )
+
+    assert report.forecasts[0].fit.parallel == 0
+    assert "does not fit on T4" in "\n".join(report.lines())
+
+
+def test_an_engine_without_gpus_has_no_forecast(tmp_path: Path) -> None:
+    source = tmp_path / "rows.jsonl"
+    source.write_text('{"prompt": "one"}\n')
+    report = check(Job.model_validate({"source": str(source), "engine": {"name": "echo"}}))
+
+    assert report.forecasts == []
+
+
+@pytest.mark.parametrize("text", ["H999", "0xH200", "", "2x"])
+def test_a_gpu_nobody_knows_is_refused_with_those_known(text: str) -> None:
+    with pytest.raises(errors.UnknownName, match="B200"):
+        prospect.named_place(text)
+
+
+def test_gpus_here_are_forecast_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = gpu_named("A100-80")
+    assert here is not None
+    monkeypatch.setattr(prospect, "find_gpus", lambda: [here, here])
+
+    places = prospect.places_of(
+        Job.model_validate({"source": "x", "engine": {"name": "vllm", "model": "m"}})
+    )
+    assert places == [prospect.Place(here, 2, is_here=True)]
+    assert isinstance(places[0].gpu, Gpu)
