@@ -22,6 +22,8 @@ from rowmill.rows import Limits
 from rowmill.size import Gpu, ModelShape, find_gpus, read_shape
 from rowmill.size.fit import Fit, fit
 from rowmill.size.gpus import TABLE, gpu_named
+from rowmill.size.shape import shape_of_gguf
+from rowmill.tokens.gguf_file import read_metadata
 
 ENGINES = ("vllm", "sglang", "transformers")
 """Engines whose steps the forecast plays; others are forecast where a GPU is named for them."""
@@ -104,9 +106,13 @@ def prospects(job: Job, gathered: Gathered, limits: Limits) -> Iterator[Foretold
 
 
 def shape_of_model(engine: EngineConfig) -> ModelShape | None:
-    """The shape of the job's model, where a folder here tells it."""
+    """The shape of the job's model, where a folder or a GGUF file here tells it."""
     path = Path(engine.model).expanduser() if engine.model else None
-    return read_shape(path) if path is not None and path.is_dir() else None
+    if path is None or not path.exists():
+        return None
+    if path.suffix == ".gguf":
+        return shape_of_gguf(read_metadata(path), path.stat().st_size)
+    return read_shape(path) if path.is_dir() else None
 
 
 def _fit(job: Job, shape: ModelShape, place: Place, *, longest: int) -> Fit:
