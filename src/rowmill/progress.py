@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from rowmill.events import Listener, Note, Planned, Progress, Summary
+from rowmill.shown.spans import duration
 
 LINE_EVERY_S = 10.0
 """Between plain lines: six a minute can still be read in a log of hours."""
@@ -131,19 +132,6 @@ def _failures(s: Summary) -> Iterator[str]:
         yield f"{rows:,} x {kind}: {_one_line(sentence)}"
     if len(s.errors) > TOP_ERRORS:
         yield f"and {len(s.errors) - TOP_ERRORS:,} more kinds of errors"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in words: `8.2 s`, `3m 05s`, `2h 07m`, `3d 04h`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}m {rest:02d}s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours}h {minutes:02d}m"
-    return f"{hours // 24}d {hours % 24:02d}h"
 
 
 def _rate(value: float) -> str:

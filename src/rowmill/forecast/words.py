@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rowmill.forecast.foretold import Foretold
+from rowmill.shown.spans import duration
 
 LEAST_GAIN = 0.02
 
@@ -75,12 +76,3 @@ def _gain(one: Foretold) -> str:
     if gain < LEAST_GAIN:
         return "no gain here: the order of the input takes as long"
     return f"the planned one is {gain:.0%} faster than that of the input ({duration(one.file_seconds)})"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them."""
-    if seconds < 100:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 360_000 else f"{seconds / 86400:.1f} days"
