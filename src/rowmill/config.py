@@ -164,6 +164,11 @@ class PlanConfig(Part):
     """Rows planned at once; bounds memory."""
     window_bytes: int = Field(default=32 * 2**20, gt=0)
     """Bytes of input planned at once; bounds memory where rows are long."""
+    profile: Literal["batch", "nearline", "online"] = "batch"
+    """What the engine is set up for where the job leaves it open: the most rows an hour; each row within `deadline_s`,
+    about; rows that somebody waits for, with few others beside them."""
+    deadline_s: float | None = Field(default=None, gt=0)
+    """Within so many seconds rows of `nearline` are wanted. None: 30."""
     gpu: str = ""
     """GPU that `check` forecasts for, as `H200` or `2xL4`; empty: those of this machine, else one of each kind that is
     known. It changes no run."""

@@ -24,6 +24,7 @@ from rowmill.config import Job
 from rowmill.errors import BadJob, BadOutput, BadSource, ConfigError, InputChanged, RunMismatch
 from rowmill.events import MAX_NAMED_FILES, Listener, Note, Planned
 from rowmill.executors.identity import identity
+from rowmill.executors.profiles import profiled
 from rowmill.executors.reasons import reasons, versions
 from rowmill.measure import Measure, has_template, open_measure
 from rowmill.pipeline import Stations
@@ -68,7 +69,7 @@ def understand(job: Job) -> Words:
     mistakes = engines.check_options(job.engine)
     if mistakes:
         raise BadJob(where="[engine]", mistakes=mistakes)
-    job = job.model_copy(update={"engine": engines.resolve(job.engine)})
+    job = profiled(job.model_copy(update={"engine": engines.resolve(job.engine)}))
     limits = engines.declare(job.engine)
     tokenizer = open_tokenizer(job.engine)
     # Behind an endpoint is a server that renders by itself.

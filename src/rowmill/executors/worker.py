@@ -29,6 +29,7 @@ from rowmill.opentasks import OpenTasks
 from rowmill.outcomes import pack
 from rowmill.pipeline import Valid, Window
 from rowmill.rows import Prompts
+from rowmill.size.profiles import PROFILES
 from rowmill.storage import Storage
 
 LOOKAHEAD_BYTES = 96 * 2**20
@@ -68,7 +69,11 @@ class Worker:
         self._tasks = OpenTasks(opened.places, name)
         self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
         self._stations = stations_of(opened)
-        self._feed = Feed(opened.words.limits, prove_rows=job.run.max_failed_after)
+        self._feed = Feed(
+            opened.words.limits,
+            prove_rows=job.run.max_failed_after,
+            ahead_s=PROFILES[job.plan.profile].ahead_s,
+        )
         starts_slowly = opened.words.limits.starts_slowly
         self._valid: Buffer[Valid] = Buffer(LOOKAHEAD_BYTES if starts_slowly else VALID_BYTES)
         self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES + AHEAD_BYTES)
