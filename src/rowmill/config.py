@@ -148,6 +148,8 @@ class ValidateConfig(Part):
     """Column that holds the user's id. Empty: `custom_id`, else `id`, where there is one."""
     first_rows: int = Field(default=200_000, ge=0)
     """Rows checked before the engine starts; later ones are checked in their window."""
+    model_names: tuple[str, ...] = ()
+    """What `model` of batch lines may say beside `engine.model`."""
     strict: bool = False
     """Refuse the job where any row is bad, before anything is asked; reads the whole input first."""
 

@@ -125,6 +125,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Published files in order, by their names under `output`."""
     errors: list[tuple[str, str, int]] = []
     """(kind, sentence of one of them, rows), most frequent first."""
+    retries: list[tuple[str, int]] = []
+    """Requests of this start that failed in passing and were made again: (cause, number)."""
     stopped: str = ""
     """Why the run ended before its input did; empty where it did not."""
     exit_code: int = 0

@@ -82,7 +82,7 @@ def summary_lines(summary: Summary) -> list[str]:
     lines = [f"{head}: {s.total:,} rows{took}{start}: {_counts(s)}"]
     if s.stopped:
         lines.append(f"  why: {_one_line(s.stopped)}")
-    lines += [f"  {line}" for line in (*_work(s), *_failures(s))]
+    lines += [f"  {line}" for line in (*_work(s), *_retries(s), *_failures(s))]
     if s.results:
         more = f" and {len(s.results) - 1:,} more" if len(s.results) > 1 else ""
         lines.append(f"  results: {s.output.rstrip('/')}/{s.results[0]}{more}")
@@ -125,6 +125,12 @@ def _work(s: Summary) -> Iterator[str]:
             f"off schema: {s.violations:,} rows have answers that break their schema, `regex` or `choices`;"
             " `rowmill_violation` says where"
         )
+
+
+def _retries(s: Summary) -> Iterator[str]:
+    if s.retries:
+        causes = ", ".join(f"{number:,} x {cause}" for cause, number in s.retries)
+        yield f"asked again: {causes}"
 
 
 def _failures(s: Summary) -> Iterator[str]:

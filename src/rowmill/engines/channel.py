@@ -79,6 +79,10 @@ class Gauge(msgspec.Struct, tag="gauge"):
     """Rows computed again because the KV cache was full, so far."""
     hit_rate: float = 0.0
     """Share of prompt tokens that were found in the prefix cache, so far."""
+    retries: dict[str, int] = {}
+    """Requests that failed in passing and were made again, by cause, so far."""
+    notes: list[str] = []
+    """What people should know, so far."""
 
 
 class Fatal(msgspec.Struct, tag="fatal"):

@@ -12,6 +12,7 @@ import os
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from rowmill.engines.channel import Gauge
 from rowmill.engines.fleet import Fleet
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import StorageError
+from rowmill.events import Note
 from rowmill.feed import Feed
 from rowmill.outcomes import Outcomes
 from rowmill.rows import Limits, Prompts
@@ -55,6 +57,7 @@ class Asking:
         """What ended the receiver."""
         self.limits: Limits | None = None
         """What the engines say of themselves, once they are open."""
+        self._num_notes = 0
         self.start_s = 0.0
         """How long the start took."""
 
@@ -67,6 +70,21 @@ class Asking:
     def gauges(self) -> list[Gauge]:
         """What the engines last said of themselves."""
         return self._fleet.gauges if self._fleet is not None else []
+
+    @property
+    def retries(self) -> list[tuple[str, int]]:
+        """Requests that engines made again: (cause, number), most frequent first."""
+        counts: Counter[str] = Counter()
+        for gauge in self.gauges:
+            counts.update(gauge.retries)
+        return counts.most_common()
+
+    def new_notes(self) -> list[Note]:
+        """What engines have to say to people and was not told yet."""
+        texts = [text for gauge in self.gauges for text in gauge.notes]
+        fresh = texts[self._num_notes :]
+        self._num_notes = max(self._num_notes, len(texts))
+        return [Note(text=text) for text in fresh]
 
     def start(self) -> None:
         """Start the engines, once.

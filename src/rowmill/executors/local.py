@@ -243,6 +243,7 @@ def _summary(
         output=opened.words.job.output.path,
         results=[part.name for part in done.parts] if done else [],
         errors=counts.top_errors(MAX_SHOWN_ERRORS),
+        retries=worker.retries,
         stopped="" if done else stop.reason,
         exit_code=0 if done and not counts.failed else (4 if done else exit_code),
     )

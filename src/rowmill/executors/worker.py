@@ -12,8 +12,10 @@ import sys
 import time
 from itertools import chain
 
+import msgspec
+
 from rowmill.engines.warm import WarmFleet
-from rowmill.errors import InputChanged
+from rowmill.errors import InputChanged, Stopped
 from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Note
 from rowmill.executors.asking import Asking
@@ -140,6 +142,11 @@ class Worker:
         return self._asking.start_s
 
     @property
+    def retries(self) -> list[tuple[str, int]]:
+        """Requests of this start that were made again: (cause, number), most frequent first."""
+        return self._asking.retries
+
+    @property
     def has_work(self) -> bool:
         """Whether any task is left to do."""
         return bool(self._claims.todo)
@@ -161,7 +168,7 @@ class Worker:
     def _has_enough(self) -> bool:
         """Whether so much waits to be asked that the next task is better left to another worker."""
         if not self._is_checked:
-            return self._stations.num_read >= self._job.validate_.first_rows
+            return self._stations.num_read >= max(1, self._job.validate_.first_rows)
         waiting = self._stations.num_read - self._entered
         return waiting >= max(4 * self._job.plan.window_rows, self._feed.target_rows)
 
@@ -214,10 +221,7 @@ class Worker:
         self._tell_plan()
 
     def _tell_plan(self) -> None:
-        event = planned_event(self._opened, self._stations, resumed=self._resumed.done)
-        self._log.add(event)
-        if self._listen is not None:
-            self._listen(event)
+        self._hear(planned_event(self._opened, self._stations, resumed=self._resumed.done))
 
     # -- feeding ------------------------------------------------------------------------
 
@@ -303,7 +307,9 @@ class Worker:
 
     def _raise_errors(self, keeper: Keeper) -> None:
         for error in (self._asking.error, keeper.error):
-            if error is not None:
+            if isinstance(error, Stopped):
+                self._stop.ask(str(error), error.exit_code)
+            elif error is not None:
                 raise error
 
     def _check_caps(self) -> None:
@@ -345,6 +351,8 @@ class Worker:
         if now - self._told_at < GAUGE_S:
             return
         self._told_at = now
+        for note in self._asking.new_notes():
+            self._hear(note)
         event = progress_event(
             self._resumed,
             self._tasks.counts,
@@ -352,6 +360,9 @@ class Worker:
             seconds=now - self._began - self.engine_start_s,
             queues=self._queues(),
         )
+        self._hear(event)
+
+    def _hear(self, event: msgspec.Struct) -> None:
         self._log.add(event)
         if self._listen is not None:
             self._listen(event)
