@@ -176,15 +176,20 @@ class _Leaving:
         due = 0.0
         while (outcomes := self._gather()) is not None:
             self._answered += len(outcomes)
-            self._channel.send_outcomes(pack(self._judge.judged(outcomes)))
-            if time.monotonic() >= due:
+            # Before what may be the last outcomes: behind them nobody may be listening.
+            if time.monotonic() >= due or self._answered == self._feed.taken:
                 due = time.monotonic() + _GAUGE_S
                 self._channel.send(self._gauge())
+            if outcomes:
+                self._channel.send_outcomes(pack(self._judge.judged(outcomes)))
         self._channel.send(self._gauge())
 
     def _gather(self) -> list[Outcome] | None:
-        """All that waits, at least one list; None at the end."""
-        gathered = self._queue.get()
+        """All that waits; nothing where nothing came for as long as gauges are apart; None at the end."""
+        try:
+            gathered = self._queue.get(timeout=_GAUGE_S)
+        except queue.Empty:
+            return []
         if gathered is None:
             return None
         while not self._queue.empty():

@@ -233,11 +233,11 @@ class Requests:
     def _try_again(self, row: _Row, lane: Lane, error: errors.Transient) -> None:
         now = self._loop.time()
         row.failed_at = lane
-        self._told.count_retry(error)
         if isinstance(error, Unreachable):
             # Nobody listens: that is no attempt of the row's.
             row.attempts -= 1
             lane.fall(row.key, now, str(error))
+            self._told.count_retry(error)
             self._put_back(row)
             return
         if isinstance(error, errors.RateLimited | errors.TimedOut):
@@ -254,6 +254,7 @@ class Requests:
         if isinstance(decision, GiveUp):
             self._fail(row, errors.GaveUp(reason=f"{error}; given up: {decision.reason}"))
         else:
+            self._told.count_retry(error)
             self._loop.call_later(decision.seconds, self._put_back, row)
 
     def _cooled(self, lane: Lane) -> None:

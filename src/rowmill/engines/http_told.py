@@ -33,7 +33,7 @@ class Told:
         self._down: set[str] = set()
 
     def count_retry(self, error: errors.Transient) -> None:
-        """A request failed in passing."""
+        """A request that failed in passing is made again."""
         self.retries[_cause(error)] += 1
 
     def count_tokens(self, ours: int, theirs: int) -> None:
