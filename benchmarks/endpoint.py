@@ -1,7 +1,8 @@
-"""A scripted OpenAI-compatible endpoint that costs little: the other side of benchmarks/http.py.
+"""A scripted OpenAI-compatible endpoint that costs little: the other side of benchmarks/over_http.py.
 
 Answers are a function of the request. Faults are drawn for each request from a seeded generator, whatever the load; beside
-them the endpoint has a limit of its own: so many requests at once (others get 429), each taking so long.
+them the endpoint has a limit of its own: it works on so many requests at once, each taking so long. Others wait their
+turn, or get 429 (`--over refuse`).
 
     python benchmarks/endpoint.py --slots 64 --service-s 0.1 --rate-429 0.1 --rate-500 0.05 --rate-cut 0.01 --rate-hang 0.01
 
@@ -15,6 +16,7 @@ import asyncio
 import json
 import random
 import time
+from collections import deque
 from hashlib import sha256
 from typing import Any
 
@@ -31,6 +33,7 @@ class Script:
     def forget(self) -> None:
         """Begin anew, with the same draws."""
         self.draw = random.Random(self.options.seed)
+        self.waiting: deque[tuple[Connection, bytes]] = deque()
         self.requests = self.in_flight = self.most_in_flight = self.working = 0
         self.told: dict[str, int] = {}
         self.first_at = self.last_ok_at = 0.0
@@ -108,17 +111,34 @@ class Connection(asyncio.Protocol):
             script.in_flight -= 1
         elif fault:
             self._end(fault, body)
-        elif script.options.slots and script.working >= script.options.slots:
-            self._end("limit", body)
-        elif script.options.service_s:
-            script.working += 1
-            asyncio.get_running_loop().call_later(script.options.service_s, self._work, body)
-        else:
+        elif not script.options.service_s:
             self._end("200", body)
+        elif script.working < script.options.slots:
+            self.work(body)
+        elif script.options.over == "refuse":
+            self._end("limit", body)
+        else:
+            script.waiting.append((self, body))
 
-    def _work(self, body: bytes) -> None:
-        self._script.working -= 1
+    def work(self, body: bytes) -> None:
+        script = self._script
+        script.working += 1
+        asyncio.get_running_loop().call_later(script.options.service_s, self._worked, body)
+
+    def _worked(self, body: bytes) -> None:
+        script = self._script
+        script.working -= 1
         self._end("200", body)
+        while script.waiting and script.working < script.options.slots:
+            connection, next_body = script.waiting.popleft()
+            if connection.is_gone():
+                script.in_flight -= 1
+            else:
+                connection.work(next_body)
+
+    def is_gone(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return bool(self._transport.is_closing())
 
     def _end(self, what: str, body: bytes) -> None:
         script = self._script
@@ -182,10 +202,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--slots", type=int, default=64, help="requests worked on at once")
     parser.add_argument(
-        "--slots", type=int, default=0, help="requests worked on at once; 0: no limit"
+        "--over", choices=["wait", "refuse"], default="wait", help="what becomes of others"
     )
-    parser.add_argument("--service-s", type=float, default=0.0, help="seconds that each takes")
+    parser.add_argument(
+        "--service-s", type=float, default=0.0, help="seconds that each takes; 0: no limit"
+    )
     for name in ("429", "500", "cut", "hang"):
         parser.add_argument(f"--rate-{name}", type=float, default=0.0)
     asyncio.run(serve(parser.parse_args()))

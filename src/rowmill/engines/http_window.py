@@ -26,7 +26,7 @@ _REMEMBERED = 12
 _RECENT = 16.0
 _FIRST_COOL_S = 0.02
 """Times the refusals so far, while nobody knows how long an answer takes."""
-_COOLED, _LEAST_COOL, _LEAST_WEATHER = 4.0, 0.4, 0.05
+_COOLED, _LEAST_COOL, _LEAST_WEATHER = 4.0, 0.2, 0.05
 """A seat that was refused stays empty as long as an answer takes where a quarter more than usual is refused."""
 _GROWTH, _SLOW_GROWTH, _NEAR = 6.0, 40.0, 0.9
 """A window grows by one in so many, at least by one, in each interval; slowly near where it was refused."""

@@ -11,7 +11,7 @@ from rowmill.errors import InvalidRow, MissingColumn
 from rowmill.rows import AnyRow, Request, Sampling, TableRow
 from rowmill.validate.asked import CHECKS
 from rowmill.validate.batch_lane import BatchLane
-from rowmill.validate.batch_lines import batch_request, is_batch_line
+from rowmill.validate.batch_lines import batch_request, is_batch_line, table_body
 from rowmill.validate.columns import ColumnTemplate
 from rowmill.validate.ids import canonical_id
 from rowmill.validate.lane import ABSENT, AT_ONCE, LEAVE, Lane, read_all
@@ -121,6 +121,8 @@ class FreeRows:
         rules = self._rules
         columns, id = rules.columns(row)
         if is_batch_line(columns, self._fields):
+            if type(row) is TableRow:
+                columns = {**columns, "body": table_body(columns.get("body", b"null"))}
             asked = Asked(row.key, id, rules.samplings.of_job)
             request = batch_request(
                 columns, asked, way=rules.way, samplings=rules.samplings, models=self._models
