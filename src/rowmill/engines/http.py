@@ -243,9 +243,11 @@ def _models(root: str, options: HttpOptions) -> list[dict[str, Any]]:
         OSError: Nothing listens there.
     """
     request = urllib.request.Request(f"{root}/models", headers=options.headers)
-    context = trusted() if root.startswith("https") else None
+    https = [urllib.request.HTTPSHandler(context=trusted())] if root.startswith("https") else []
     try:
-        with urllib.request.urlopen(request, timeout=_PROBE_S, context=context) as response:
+        # Not `urlopen`: that keeps the proxies of its first call.
+        opener = urllib.request.build_opener(*https)
+        with opener.open(request, timeout=_PROBE_S) as response:
             found = msgspec.json.decode(response.read())
     except (urllib.error.HTTPError, msgspec.DecodeError, RecursionError):
         return []

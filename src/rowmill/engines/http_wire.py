@@ -21,7 +21,7 @@ from rowmill import errors
 from rowmill.engines.http_stream import Stream
 
 CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Environment variables that name a file of certificates to trust; the first one counts."""
+"""Environment variables that name a file of certificates to trust."""
 
 
 class Unreachable(errors.Transient):
@@ -121,13 +121,17 @@ class Wire:
 
 
 def trusted() -> ssl.SSLContext:
-    """Whose certificates are believed: the system's, or those of the file that the environment names."""
-    named = next((os.environ[name] for name in CERTIFICATES if os.environ.get(name)), None)
-    try:
-        return ssl.create_default_context(cafile=named)
-    except OSError as error:
-        reason = f"the file of certificates `{named}` that the environment names cannot be read ({error.strerror})"
-        raise errors.ConfigError(reason=reason) from error
+    """Whose certificates are believed: the system's, and those of the files that the environment names."""
+    context = ssl.create_default_context()
+    for name in CERTIFICATES:
+        path = os.environ.get(name)
+        try:
+            if path:
+                context.load_verify_locations(cafile=path)
+        except OSError as error:
+            reason = f"`{path}`, the file of certificates that `{name}` names, cannot be read ({error.strerror})"
+            raise errors.ConfigError(reason=reason) from error
+    return context
 
 
 def _cause(error: Exception) -> str:
