@@ -18,7 +18,9 @@ from rowmill.engines.http_kinds import read_whole
 from rowmill.rows import NULL, Choice, Sampling
 
 PASSING = frozenset({408, 409, 425, 429})
-"""Statuses below 500 that may pass; so may all from 500 on."""
+"""Statuses below 500 that may pass; so may those from 500 on."""
+NEVER = frozenset({501, 505})
+"""But not these: the server does not know how."""
 NO_ENTRY = frozenset({401, 402, 407})
 """Statuses that every other row would get too: wrong or missing key, nothing left to pay with."""
 QUOTA = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
@@ -164,7 +166,7 @@ def _failure(status: int, found: Any, reason: str) -> errors.RowmillError:
         return errors.Stopped(reason=f"the quota is used up: {reason}")
     if status == 429:
         return errors.RateLimited(reason=reason, status=status)
-    if status in PASSING or status >= 500:
+    if status in PASSING or (status >= 500 and status not in NEVER):
         return errors.Disconnected(reason=reason, status=status)
     return errors.Refused(reason=reason, status=status)
 
