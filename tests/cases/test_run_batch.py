@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from rowmill.batch.bodies import Served
 from rowmill.batch.lines import batch_line
@@ -117,6 +118,7 @@ def test_the_same_command_writes_the_same_bytes_and_asks_nothing(tmp_path: Path)
     assert before == out.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_killed_batch_is_gone_on_with(tmp_path: Path, serve: Serve) -> None:
     endpoint = serve(delay_s=0.02, is_logged=False)
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"

@@ -376,3 +376,18 @@ def test_a_wait_in_milliseconds_is_kept_to(tmp_path: Path) -> None:
 
     assert 2 == outcome.attempts
     assert 0.149 <= second["t"] - first["t"]
+
+
+def test_seats_that_are_found_are_told_and_those_that_are_given_are_not(tmp_path: Path) -> None:
+    prompts = wire_prompts([f"row {i}" for i in range(300)])
+    with fake_endpoint(tmp_path, "--delay", "0.01") as endpoint:
+        engines = [
+            http.open(EngineConfig(name="http", url=endpoint.url, seats=seats))
+            for seats in (None, 8)
+        ]
+        for engine in engines:
+            answers_of(engine, prompts)
+
+    found, given = (engine.counters()["seats"] for engine in engines)
+    assert found >= 64
+    assert 0 == given

@@ -117,7 +117,7 @@ class Http:
             streams=options.stream,
             keeps_body=options.keep_body,
         )
-        self._told = Told()
+        self._told = Told(finds_seats=engine.seats is None)
         self._out: queue.SimpleQueue[list[Outcome] | BaseException | None] = queue.SimpleQueue()
 
     def run(self, feed: Feed) -> Iterator[list[Outcome]]:

@@ -18,16 +18,20 @@ from rowmill.engines.http_wire import Unreachable
 _TOLERANCE_SHARE, _TOLERANCE_TOKENS = 0.05, 16
 """A count of tokens that differs by no more is as good as ours: templates and BOS are the server's."""
 _LEAST_COUNTED = 100
+_AHEAD = 1.25
+"""Windows grow before the next word of them arrives."""
 _MOST_OFF = 0.1
 
 
 class Told:
     """Counts of one run of the engine."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, finds_seats: bool = False) -> None:
+        """Counts from zero on; `finds_seats`: how much endpoints take is found, not given."""
+        self._finds_seats = finds_seats
         self.retries: Counter[str] = Counter()
         self.notes: list[str] = []
-        self.in_flight = self.waiting = 0
+        self.in_flight = self.seats = 0
         self._counted = self._off = 0
         self._is_off_told = False
         self._down: set[str] = set()
@@ -52,6 +56,7 @@ class Told:
     def look(self, lanes: Sequence[Lane]) -> None:
         """Tell endpoints that fell, or came back."""
         self.in_flight = sum(lane.in_flight for lane in lanes)
+        self.seats = int(_AHEAD * sum(lane.window.limit for lane in lanes))
         down = {lane.root for lane in lanes if lane.down_since >= 0}
         for lane in lanes:
             if lane.root in down - self._down:
@@ -66,6 +71,7 @@ class Told:
         """Fields of `channel.Gauge`."""
         return {
             "running": self.in_flight,
+            "seats": self.seats if self._finds_seats else 0,
             "retries": dict(self.retries),
             "notes": list(self.notes),
         }

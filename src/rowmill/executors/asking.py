@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from rowmill import rundir
 from rowmill.config import EngineConfig
 from rowmill.engines import place
@@ -140,6 +142,7 @@ class Asking:
         assert self._fleet is not None
         try:
             for outcomes in self._fleet.outcomes():
+                self._see_seats()
                 if len(outcomes):
                     self._put(outcomes)
                     prompt, cached, output = outcomes.tokens.sum(axis=1, dtype=int).tolist()
@@ -151,6 +154,13 @@ class Asking:
                     )
         except BaseException as error:
             self.error = error
+
+    def _see_seats(self) -> None:
+        """An engine may find that it can work on more rows than it said."""
+        seats = sum(gauge.seats for gauge in self.gauges)
+        if self.limits is not None and seats > self.limits.seats:
+            self.limits = msgspec.structs.replace(self.limits, seats=seats)
+            self._feed.relimit(self.limits)
 
 
 def _known_outputs(batch: Prompts) -> int:
