@@ -110,13 +110,20 @@ def others(
     return found
 
 
+def contend(name: str, source: Path, url: str, options: argparse.Namespace) -> dict[str, Any]:
+    if name != "rowmill":
+        return others(options.others, name, source, url, options)
+    sets = [f"engine.timeout_s={4 * options.service_s}", f"engine.seats={options.seats}"]
+    return ours(source, url, "engine.max_attempts=10", *sets)
+
+
 def faults(options: argparse.Namespace) -> None:
     contenders = ["rowmill", *(["openai", "ray"] if options.others else [])]
     flags = [
         "--slots",
         str(SLOTS),
         "--service-s",
-        str(SERVICE_S),
+        str(options.service_s),
         "--over",
         options.over,
         *FAULTS,
@@ -130,15 +137,7 @@ def faults(options: argparse.Namespace) -> None:
         with tempfile.TemporaryDirectory() as folder, endpoint(*flags) as url:
             source = Path(folder) / "rows.jsonl"
             write_rows(source, options.rows)
-            settings = [
-                f"engine.timeout_s={4 * options.service_s}",
-                "engine.max_attempts=10",
-                f"engine.seats={options.seats}",
-            ]
-            if name == "rowmill":
-                found = ours(source, url, *settings)
-            else:
-                found = others(options.others, name, source, url, options)
+            found = contend(name, source, url, options)
             seen = stats(url)
         rate = seen["told"].get("200", 0) / max(seen["seconds"], 1e-9)
         print(
