@@ -114,19 +114,16 @@ class Lane:
             return  # asked before it fell
         self._probe_at = now + self._probe_s * (0.5 + random.random())
 
-    def tick(self, now: float) -> bool:
-        """Look at what is in flight. Returns: whether there may be more room than before."""
+    def tick(self, now: float) -> None:
+        """Look at what is in flight, and at the window."""
         limit_s = max(_STUCK_S, _STUCK_TIMES * self.window.mean_s)
-        stuck = 0
+        self._stuck = 0
         if self.window.mean_s:
             for began in self._since.values():
                 if now - began < limit_s:
                     break
-                stuck += 1
-        grew = stuck > self._stuck
-        self._stuck = stuck
-
-        return self.window.tick(now) or grew or (self.down_since >= 0 and self.room(now) > 0)
+                self._stuck += 1
+        self.window.tick(now)
 
 
 class Lanes:

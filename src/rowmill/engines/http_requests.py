@@ -173,11 +173,12 @@ class Requests:
     def _tick(self) -> None:
         """What only time brings: windows that grow, endpoints that may be tried again, outages that last."""
         now = self._loop.time()
-        grew = [lane.tick(now) for lane in self._lanes.all]
+        for lane in self._lanes.all:
+            lane.tick(now)
         if self._lanes.down_for(now) >= self._settings.outage_s:
             self._fail_waiting()
-        if any(grew):
-            self._wake()
+        # Room comes in many ways, and a seat that found none sleeps until it is told.
+        self._wake()
         self._told.look(self._lanes.all)
         self._loop.call_later(_TICK_S, self._tick)
 

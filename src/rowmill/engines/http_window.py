@@ -110,8 +110,8 @@ class Window:
         self._held, self._paid, self._here = 0, _NEVER, _NEVER
         self._begin(now)
 
-    def tick(self, now: float) -> bool:
-        """Look at the interval, if it is over. Returns: whether the window grew."""
+    def tick(self, now: float) -> None:
+        """Look at the interval, if it is over."""
         passed_s = now - self._began
         ends = self._answers + self._refusals
         least_s = max(_MIN_INTERVAL_S, min(2 * self.mean_s, _MAX_INTERVAL_S))
@@ -120,14 +120,12 @@ class Window:
             or (ends < _LEAST_ENDS and passed_s < _MAX_INTERVAL_S)
             or not ends
         ):
-            return False
+            return
         if self._answers:
             mean = self._seconds / self._answers
             self.mean_s += 0.5 * (mean - self.mean_s)
-        before = self.limit
         self._change(self._refusals / ends, ends, passed_s)
         self._begin(now)
-        return self.limit > before
 
     def _change(self, share: float, ends: int, passed_s: float) -> None:
         here = self._here
