@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rowmill.batch import Target, check_target
 from rowmill.batch.bodies import Served
 from rowmill.batch.lines import batch_line
+from rowmill.errors import BadOutput
 from rowmill.rows import Choice, Outcome
 from tests.cases.command import OK, SOME_FAILED, environment, kill, rowmill
 from tests.cases.compare import read_records
@@ -193,3 +195,40 @@ def test_a_body_made_here_has_the_fields_of_vllm() -> None:
         second["logprobs"],
     )
     assert 7 == body["usage"]["total_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("out", "options", "words"),
+    [
+        ("in.jsonl", [], "is the input"),
+        (".", [], "is a folder"),
+        ("no/such/out.jsonl", [], "not there"),
+        ("out.csv", [], "neither lines nor Parquet"),
+        ("out.jsonl", ["--errors", "in.jsonl"], "is the input"),
+        ("out.jsonl", ["--errors", "out.jsonl"], "answers and errors both"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, options: list[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = Path("in.jsonl")
+    source.write_text(line("a", prompt="one"))
+    target = Target(out, options[1] if options else "", "vllm", "m")
+
+    with pytest.raises(BadOutput, match=words):
+        check_target(target, ["in.jsonl"])
+
+    assert ["in.jsonl"] == [path.name for path in Path().iterdir()]
+
+
+def test_the_input_is_never_written_over(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text(line("a", prompt="one"))
+    before = source.read_bytes()
+
+    finished = batch(source, source)
+
+    assert 2 == finished.code
+    assert before == source.read_bytes()
+    assert ["in.jsonl"] == [path.name for path in tmp_path.iterdir()]

@@ -15,7 +15,7 @@ from rowmill.batch.reading import (
     is_batch_file,
 )
 from rowmill.batch.target import Target, folder_of, read_target, write_target
-from rowmill.batch.writing import Written, write_again, write_batch
+from rowmill.batch.writing import Written, check_target, write_again, write_batch
 
 __all__ = [
     "BatchStatus",
@@ -23,6 +23,7 @@ __all__ = [
     "Written",
     "answered_ids",
     "batch_status",
+    "check_target",
     "errors_of",
     "folder_of",
     "is_batch_file",

@@ -7,7 +7,8 @@ Memory: the outcomes of one task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,53 @@ class Written(msgspec.Struct, frozen=True):
     answered: int
     failed: int
     files: list[str]
+
+
+def check_target(target: Target, sources: Sequence[str]) -> None:
+    """See, before anything is asked, that the files can be written and are none of the input.
+
+    Raises:
+        BadOutput: names the file and the reason.
+    """
+    files = [target.file, *([target.errors] if target.errors else [])]
+    for file in files:
+        reason = _clash(Path(file), sources) or _obstacle(Path(file))
+        if files.count(file) > 1:
+            reason = "is to hold answers and errors both"
+        if reason:
+            raise BadOutput(reason=f"output `{file}` {reason}; name another file")
+
+
+def _clash(path: Path, sources: Sequence[str]) -> str:
+    """What a file has to do with the input; empty for nothing."""
+    inputs = [Path(source) for source in sources if Path(source).exists()]
+    if path.exists() and any(path.samefile(source) for source in inputs):
+        return "is the input"
+    if any(source.is_dir() and _lies_in(path, source) for source in inputs):
+        return "lies in a folder of the input"
+    return ""
+
+
+def _obstacle(path: Path) -> str:
+    """Why a file cannot be written; empty where it can."""
+    folder = path.absolute().parent
+    if path.is_dir():
+        return "is a folder"
+    if not folder.is_dir():
+        return "lies in a folder that is not there"
+    if not os.access(folder, os.W_OK):
+        return "lies in a folder that nothing can be written to"
+    if _form_of(path).format not in ("jsonl", "parquet"):
+        return "says by its name that it is neither lines nor Parquet"
+    return ""
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    return folder.resolve() in path.absolute().resolve().parents
+
+
+def _form_of(path: Path) -> Form:
+    return form_of_name(path.name) or Form()
 
 
 def write_batch(folder: str, target: Target) -> Written:
@@ -94,10 +142,7 @@ class _File:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._form = form_of_name(self._path.name) or Form()
-        if self._form.format not in ("jsonl", "parquet"):
-            reason = f"`{path}`: batch files are lines or Parquet; name one that ends in `.jsonl` or `.parquet`"
-            raise BadOutput(reason=reason)
+        self._form = _form_of(self._path)
         self._lines: list[BatchLine] = []
         self._packer = open_packer(self._form.compression) if self._form.is_lines else None
         self._draft: Draft | None = None

@@ -97,6 +97,9 @@ def run_batch(ctx: click.Context, /, **given: Any) -> int:
     """
     job = _job(given, _engine_flags(ctx.args))
     target = _target(given, job)
+    from rowmill.batch import check_target
+
+    check_target(target, job.source)
     summary, written = _done(job, target)
     if wants_json():
         from rowmill.cli.work import summary_record
