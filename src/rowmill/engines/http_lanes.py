@@ -64,6 +64,7 @@ class Lane:
     def begin(self, key: int, now: float) -> None:
         """A row is asked."""
         self._since[key] = now
+        self.window.asked()
         if self.down_since >= 0:
             self._probe = key
 

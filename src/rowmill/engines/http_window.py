@@ -18,8 +18,9 @@ _MIN_INTERVAL_S = 0.25
 _MAX_INTERVAL_S = 10.0
 _LEAST_ENDS = 16
 """Requests that an interval must have seen, for shares to mean anything."""
-_WEATHER_CAP = 0.2
+_WEATHER_CAP = 0.12
 """Refusals that come whatever is asked are a smaller share than this."""
+_LEAST_SHARES, _FIRST_WEATHER = 3, 0.1
 _SIGMAS, _CALM = 2.0, 0.34
 _REMEMBERED = 12
 """Intervals: longer than from one decrease to the next."""
@@ -30,7 +31,7 @@ _COOLED, _LEAST_COOL, _LEAST_WEATHER = 4.0, 0.2, 0.05
 """A seat that was refused stays empty as long as an answer takes where a quarter more than usual is refused."""
 _GROWTH, _SLOW_GROWTH, _NEAR = 6.0, 40.0, 0.9
 """A window grows by one in so many, at least by one, in each interval; slowly near where it was refused."""
-_GAIN, _IN_VAIN = 0.03, 1.5
+_GAIN, _IN_VAIN, _SURE = 0.03, 1.5, 0.25
 """More answers a second must come by so much, beyond noise, before so many times as many are asked at once."""
 _HELD_INTERVALS = 8
 """A window that did not pay is tried again after so many."""
@@ -61,7 +62,7 @@ class Window:
         """Where it was refused last, or was before an outage: it grows fast up to there."""
         self._was_full = False
         self._began = now
-        self._answers = self._refusals = 0
+        self._asked = self._answers = self._refusals = 0
         self._seconds = 0.0
         self._recent = 0.0
         """Share of refusals among the last requests, about."""
@@ -78,6 +79,10 @@ class Window:
     def limit(self) -> int:
         """Requests to have at once."""
         return max(1, int(self._limit))
+
+    def asked(self) -> None:
+        """A request goes out."""
+        self._asked += 1
 
     def answered(self, seconds: float, *, is_full: bool) -> None:
         """An answer came after so long; `is_full`: no further request was allowed meanwhile."""
@@ -124,7 +129,9 @@ class Window:
         if self._answers:
             mean = self._seconds / self._answers
             self.mean_s += 0.5 * (mean - self.mean_s)
-        self._change(self._refusals / ends, ends, passed_s)
+        # A refusal comes at once, an answer takes its time: at the start there would be refusals alone.
+        known = max(ends, self._asked)
+        self._change(self._refusals / known, known, passed_s)
         self._begin(now)
 
     def _change(self, share: float, ends: int, passed_s: float) -> None:
@@ -147,7 +154,7 @@ class Window:
         noise = 1 / math.sqrt(max(1, here.answers)) + 1 / math.sqrt(max(1, paid.answers))
         if here.rate > (1 + _GAIN + noise) * paid.rate:
             self._paid, self._here = here, _NEVER
-        elif self._limit >= _IN_VAIN * paid.limit:
+        elif self._limit >= _IN_VAIN * paid.limit and noise < _SURE:
             self._limit, self._held, self._here = paid.limit, _HELD_INTERVALS, _NEVER
             self._known = min(self._known, here.limit)
             return
@@ -163,12 +170,12 @@ class Window:
 
     def _weather(self) -> float:
         """Share of refusals that come whatever is asked: what the calmer intervals had."""
-        if not self._shares:
-            return 0.0
+        if len(self._shares) < _LEAST_SHARES:
+            return _FIRST_WEATHER
         calm = sorted(self._shares)[: max(1, int(len(self._shares) * _CALM))]
         return min(_WEATHER_CAP, sum(calm) / len(calm))
 
     def _begin(self, now: float) -> None:
         self._began, self._was_full = now, False
-        self._answers = self._refusals = 0
+        self._asked = self._answers = self._refusals = 0
         self._seconds = 0.0
