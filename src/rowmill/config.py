@@ -172,8 +172,6 @@ class PlanConfig(Part):
     gpu: str = ""
     """GPU that `check` forecasts for, as `H200` or `2xL4`; empty: those of this machine, else one of each kind that is
     known. It changes no run."""
-    gpu_hour: float | None = Field(default=None, gt=0)
-    """What one GPU costs an hour, for forecasts; in any currency."""
 
 
 class RunConfig(Part):

@@ -255,6 +255,7 @@ def _summary(
         seconds=worker.seconds,
         engine_start_s=worker.engine_start_s,
         cost=worker.cost,
+        forecast=worker.foretelling.said() if done else None,
         output=opened.words.job.output.path,
         results=[part.name for part in done.parts] if done else [],
         errors=counts.top_errors(MAX_SHOWN_ERRORS),

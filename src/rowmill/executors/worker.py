@@ -23,10 +23,11 @@ from rowmill.events import Listener, Note
 from rowmill.executors.asking import Asking
 from rowmill.executors.caps import Caps
 from rowmill.executors.claims import Claims
+from rowmill.executors.foretelling import Foretelling
 from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
+from rowmill.executors.profiles import feed_of
 from rowmill.executors.stopping import Stop
 from rowmill.executors.telling import engine_queues, progress_event
-from rowmill.feed import Feed
 from rowmill.flow import Buffer, Keeper, drain, fill
 from rowmill.journal import Again, Counts
 from rowmill.leases import Leases
@@ -34,7 +35,6 @@ from rowmill.opentasks import OpenTasks
 from rowmill.outcomes import pack
 from rowmill.pipeline import Valid, Window
 from rowmill.rows import Prompts
-from rowmill.size.profiles import PROFILES
 from rowmill.storage import Storage
 
 LOOKAHEAD_BYTES = 96 * 2**20
@@ -74,11 +74,8 @@ class Worker:
         self._tasks = OpenTasks(opened.places, name)
         self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
         self._stations = stations_of(opened)
-        self._feed = Feed(
-            opened.words.limits,
-            prove_rows=job.run.max_failed_after,
-            ahead_s=PROFILES[job.plan.profile].ahead_s,
-        )
+        self.foretelling = Foretelling(job, self._stations)
+        self._feed = feed_of(job, opened.words.limits)
         starts_slowly = opened.words.limits.starts_slowly
         self._valid: Buffer[Valid] = Buffer(LOOKAHEAD_BYTES if starts_slowly else VALID_BYTES)
         self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES + AHEAD_BYTES)
@@ -235,7 +232,9 @@ class Worker:
         self._tell_plan()
 
     def _tell_plan(self) -> None:
-        event = planned_event(self._opened, self._stations, resumed=self._resumed.done)
+        stations, done = self._stations, self._resumed.done
+        forecast = self.foretelling.lines(rows=self.total - done, limits=stations.limits)
+        event = planned_event(self._opened, stations, resumed=done, forecast=forecast)
         self._log.add(event)
         if self._listen is not None:
             self._listen(event)
