@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rowmill.config import Job
+import pytest
+
+from rowmill.config import EngineConfig, Job
+from rowmill.engines import echo
 from rowmill.events import Planned
 from rowmill.executors.local import run
 from rowmill.progress import summary_lines
@@ -53,3 +56,18 @@ def test_nothing_is_said_where_there_is_no_gpu(tmp_path: Path) -> None:
     assert planned.forecast == []
     assert summary.forecast is None
     assert "forecast" not in "\n".join(summary_lines(summary))
+
+
+def test_it_is_ready_when_an_engine_that_starts_slowly_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked at beside the start, once the first rows are there."""
+    monkeypatch.setattr(echo, "_SLOW_S", 0.5)
+    told: list[object] = []
+    slow = job(tmp_path, "H200")
+    engine = EngineConfig.model_validate({**slow.engine.model_dump(), "start_s": 1.0})
+    slow = slow.model_copy(update={"engine": engine})
+    run(slow, listen=told.append)
+
+    (planned,) = [event for event in told if isinstance(event, Planned)]
+    assert len(planned.forecast) == 1

@@ -74,7 +74,7 @@ class Worker:
         self._tasks = OpenTasks(opened.places, name)
         self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
         self._stations = stations_of(opened)
-        self.foretelling = Foretelling(job, self._stations)
+        self.foretelling = Foretelling(job, self._stations, is_wanted=warm is None)
         self._feed = feed_of(job, opened.words.limits)
         starts_slowly = opened.words.limits.starts_slowly
         self._valid: Buffer[Valid] = Buffer(LOOKAHEAD_BYTES if starts_slowly else VALID_BYTES)
@@ -221,6 +221,7 @@ class Worker:
             stations.check_any_asked()
             start_run(self._opened, self._storage)
         if stations.num_tokens and not self._stop:
+            self.foretelling.begin(self.total - self._resumed.done)
             self._asking.start()
             stations.limits = self._asking.limits or stations.limits
         self._valid.bound(VALID_BYTES)
@@ -232,9 +233,9 @@ class Worker:
         self._tell_plan()
 
     def _tell_plan(self) -> None:
-        stations, done = self._stations, self._resumed.done
-        forecast = self.foretelling.lines(rows=self.total - done, limits=stations.limits)
-        event = planned_event(self._opened, stations, resumed=done, forecast=forecast)
+        done = self._resumed.done
+        forecast = self.foretelling.lines(self.total - done)
+        event = planned_event(self._opened, self._stations, resumed=done, forecast=forecast)
         self._log.add(event)
         if self._listen is not None:
             self._listen(event)
