@@ -101,6 +101,8 @@ def open(engine: EngineConfig) -> Http:
 class Http:
     """Endpoints, one of them seen to be there."""
 
+    minds_time = True
+
     def __init__(
         self, engine: EngineConfig, options: HttpOptions, models: list[dict[str, Any]]
     ) -> None:
