@@ -66,7 +66,7 @@ OPTIONS = {
                 "--json",
                 "--model",
             ),
-            *("--output-file", "--served-model-name", "--set", "--url", "-i", "-o"),
+            *("--output-file", "--served-model-name", "--set", "--url"),
         ]
     ),
     "status": ["--debug", "--json"],

@@ -170,7 +170,7 @@ class Supervisor:
                 case Bye() if self._is_draining or self._is_all_answered():
                     return
                 case Fatal(kind=errors.Stopped.__name__):
-                    raise _rebuild(message)
+                    raise rebuilt(message)
                 case _:
                     yield self._after_death(message if isinstance(message, Fatal) else None)
 

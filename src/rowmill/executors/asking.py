@@ -26,7 +26,6 @@ from rowmill.engines.channel import Gauge
 from rowmill.engines.fleet import Fleet
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import EngineDied, StorageError
-from rowmill.events import Note
 from rowmill.executors.steps import Steps
 from rowmill.feed import Feed
 from rowmill.outcomes import Outcomes
@@ -90,13 +89,6 @@ class Asking:
         for gauge in self.gauges:
             counts.update(gauge.retries)
         return counts.most_common()
-
-    def new_notes(self) -> list[Note]:
-        """What engines have to say to people and was not told yet."""
-        texts = [text for gauge in self.gauges for text in gauge.notes]
-        fresh = texts[self._num_notes :]
-        self._num_notes = max(self._num_notes, len(texts))
-        return [Note(text=text) for text in fresh]
 
     def start(self) -> None:
         """Start the engines, once; they stay off where the run is stopped meanwhile.
@@ -188,7 +180,6 @@ class Asking:
         assert self._fleet is not None
         try:
             for outcomes in self._fleet.outcomes():
-                self._see_seats()
                 if len(outcomes):
                     self._put(outcomes)
                     prompt, cached, output = outcomes.tokens.sum(axis=1, dtype=int).tolist()
@@ -201,8 +192,12 @@ class Asking:
         except BaseException as error:
             self.error = error
 
-    def _see_seats(self) -> None:
-        """An engine may find that it can work on more rows than it said."""
+    def see_gauges(self) -> None:
+        """What engines have to say is told once; one may find that it can work on more rows than it said."""
+        texts = [text for gauge in self.gauges for text in gauge.notes]
+        for text in texts[self._num_notes :]:
+            self._care.tell(text)
+        self._num_notes = max(self._num_notes, len(texts))
         seats = sum(gauge.seats for gauge in self.gauges)
         if self.limits is not None and seats > self.limits.seats:
             self.limits = msgspec.structs.replace(self.limits, seats=seats)

@@ -119,9 +119,9 @@ class Worker:
             claims = self._claims.rows(
                 self._has_enough, lambda: self._is_over or bool(self._stop)
             )
-            fill(self._valid, self._stations.validated(claims), _size_of, name="rowmill-read")
+            fill(self._valid, self._stations.validated(claims), _weight_of, name="rowmill-read")
             planned = chain.from_iterable(map(self._stations.planned, drain(self._valid)))
-            fill(self._buffer, planned, _bytes_of, name="rowmill-measure")
+            fill(self._buffer, planned, _weight_of, name="rowmill-measure")
             keeper = None
             try:
                 self._check_first_rows()
@@ -316,9 +316,8 @@ class Worker:
     def _tell_stop(self) -> None:
         rows, seconds = self._feed.in_flight, self._job.run.drain_s
         if seconds:
-            self._note(
-                f"stopping: up to {seconds:g} s for {rows:,} rows in flight; Ctrl-C again to stop now"
-            )
+            text = f"stopping: up to {seconds:g} s for {rows:,} rows in flight; Ctrl-C again to stop now"
+            self._note(text)
 
     def _care(self) -> Care:
         return msgspec.structs.replace(
@@ -368,8 +367,7 @@ class Worker:
         if now - self._told_at < GAUGE_S:
             return
         self._told_at = now
-        for note in self._asking.new_notes():
-            self._hear(note)
+        self._asking.see_gauges()
         while self._notes:
             self._log.add(self._notes.popleft())
         event = progress_event(
@@ -398,9 +396,5 @@ class Worker:
         }
 
 
-def _size_of(valid: Valid) -> float:
-    return valid.num_bytes + 1.0
-
-
-def _bytes_of(window: Window) -> float:
-    return window.num_bytes + 1.0
+def _weight_of(rows: Valid | Window) -> float:
+    return rows.num_bytes + 1.0
