@@ -223,11 +223,9 @@ def test_objects_cannot_be_appended_to(tmp_path: Path) -> None:
         storage.appender("a")
 
 
-@pytest.mark.parametrize(
-    "url", ["s3://b/x", "gs://b/x", "az://b/x", "file:///tmp/x", "memory://"]
-)
+@pytest.mark.parametrize("url", ["http://b/x", "hdfs://b/x", "file:///tmp/x", "memory://"])
 def test_another_scheme_is_refused_by_name(url: str) -> None:
-    with pytest.raises(ConfigError, match="local folders and `memory://NAME` only") as refusal:
+    with pytest.raises(ConfigError, match="is no place that results can go to") as refusal:
         open_storage(url)
 
     assert url in str(refusal.value)
