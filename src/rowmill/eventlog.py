@@ -15,7 +15,6 @@ import msgspec
 from rowmill import rundir
 from rowmill.storage import AlreadyThere, Appender, Storage
 
-
 OBJECT_S = 60.0
 """Where a store cannot be appended to, the events of so long are an object; the first ones go at once."""
 

@@ -104,10 +104,10 @@ def own_schema(shard: Shard) -> pa.Schema:
     if shard.format == "parquet":
         from rowmill.read.parquet import schema as schema_of_parquet
 
-        return schema_of_parquet(shard.path)
+        return schema_of_parquet(shard.path, shard.version)
     from rowmill.read.arrow import schema as schema_of_arrow
 
-    return schema_of_arrow(shard.path)
+    return schema_of_arrow(shard.path, shard.version)
 
 
 def line_of(shard: Shard, ordinal: int) -> bytes | None:

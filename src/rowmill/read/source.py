@@ -235,6 +235,8 @@ def _digest_now(file: Found, old: dict[str, SourceFile]) -> str:
         return before.digest
     if before.size != file.size or STDIN in (before.path, file.path):
         return ""
+    if file.version:
+        return digest_of(file)
     if (before.path, before.mtime_ns) == (file.path, file.mtime_ns):
         return before.digest
     return digest_of(file)

@@ -69,7 +69,9 @@ def parse_address(url: str) -> Address:
         raise ConfigError(reason=reason)
     parts = key.strip("/").split("/") if key.strip("/") else []
     if not bucket or any(part in ("", ".", "..") for part in parts) or "\0" in key:
-        reason = f"`{_shown(url)}` is no address of an object store; write `{scheme}://BUCKET/NAME`"
+        reason = (
+            f"`{_shown(url)}` is no address of an object store; write `{scheme}://BUCKET/NAME`"
+        )
         raise ConfigError(reason=reason)
     return Address(scheme, bucket, "/".join(parts))
 
@@ -79,7 +81,9 @@ def _shown(url: str) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def open_store(scheme: str, bucket: str, prefix: str = "", request_s: int = REQUEST_S) -> ObjectStore:
+def open_store(
+    scheme: str, bucket: str, prefix: str = "", request_s: int = REQUEST_S
+) -> ObjectStore:
     """The store of a bucket, below a prefix. Touches nothing.
 
     Raises: ConfigError where the environment holds settings that make no store.

@@ -45,13 +45,14 @@ class Answer(NamedTuple):
     words: str
     status: int
     """0: the store did not answer."""
+    lacks_credentials: bool = False
 
 
 def answer_of(error: BaseException) -> Answer:
     """What a store said, without the text around it, which may hold a session token."""
     text = str(error)
     if _CREDENTIALS.search(text):
-        return Answer("no credentials were found in the environment", 0)
+        return Answer("no credentials were found in the environment", 0, lacks_credentials=True)
     status, code = _STATUS.search(text), _CODE.search(text)
     if status is None:
         line = text.partition("\n")[0].rpartition(" - ")[2]
@@ -78,7 +79,8 @@ class GaveUpOnStore(Exception):
 
     def __init__(self, answer: Answer, tries: int, seconds: float) -> None:
         self.answer, self.tries = answer, tries
-        super().__init__(f"{answer.words}; tried {tries} times in {seconds:.0f} s")
+        often = f"; tried {tries} times in {seconds:.0f} s" if tries > 1 else ""
+        super().__init__(answer.words + often)
 
 
 def retry_s() -> float:
@@ -92,7 +94,9 @@ def retry_s() -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        reason = f"`{RETRY_VARIABLE}` is `{given}`; set it to seconds such as 120, or not at all"
+        reason = (
+            f"`{RETRY_VARIABLE}` is `{given}`; set it to seconds such as 120, or not at all"
+        )
         raise ConfigError(reason=reason)
     return seconds
 
@@ -109,7 +113,7 @@ class Attempts:
     ) -> None:
         self._budget_s = retry_s() if budget_s is None else budget_s
         self._clock, self._pause = clock, pause
-        self._random = random.Random()  # noqa: S311 - spreads load, keeps no secret
+        self._random = random.Random()
         self._has_answered = False
 
     def call(self, act: Callable[[int], T]) -> T:
@@ -133,7 +137,8 @@ class Attempts:
                 tries += 1
                 wait_s = self._wait_s(tries)
                 spent_s = self._clock() - began
-                if is_final(answer) or spent_s + wait_s > self._budget():
+                is_hopeless = answer.lacks_credentials and not self._has_answered
+                if is_hopeless or is_final(answer) or spent_s + wait_s > self._budget():
                     raise GaveUpOnStore(answer, tries, spent_s) from error
             self._pause(wait_s)
 
@@ -142,5 +147,5 @@ class Attempts:
 
     def _wait_s(self, tries: int) -> float:
         """At least half of what it may be, so that each wait is as long as the one before or longer."""
-        most = min(FIRST_WAIT_S * 2 ** (tries - 1), MAX_WAIT_S)
+        most: float = min(FIRST_WAIT_S * 2.0 ** (tries - 1), MAX_WAIT_S)
         return most * (0.5 + self._random.random() / 2)

@@ -173,12 +173,13 @@ class ObjectStorage:
         if not num_bytes:
             self.replace(name, b"")
             return
-        with mmap.mmap(file.fileno(), num_bytes, access=mmap.ACCESS_READ) as content:
-            self._call(
-                name,
-                lambda _: obstore.put(self._bulk, name, content, use_multipart=False),
-                is_write=True,
-            )
+        # Not closed here: a store in memory goes on holding it.
+        content = mmap.mmap(file.fileno(), num_bytes, access=mmap.ACCESS_READ)
+        self._call(
+            name,
+            lambda _: obstore.put(self._bulk, name, content, use_multipart=False),
+            is_write=True,
+        )
 
     def swap(
         self, name: str, content: bytes, version: str, *, durable: bool = True

@@ -1,0 +1,272 @@
+"""`s3://BUCKET/KEY` -> its bytes, a range at a time, of one version of the object.
+
+Promises: every byte of a file is of the version that was asked for, or of the first one that was seen; a changed
+object ends the reading; all failures are OSErrors whose `strerror` says what the store said.
+Knows nothing of: what is in the object, rows.
+Memory: two blocks (8 MiB) a stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import functools
+import io
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from rowmill.storage.addresses import Address, attempts_of, open_store, parse_address
+from rowmill.storage.attempts import GaveUpOnStore, answer_of
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+    from obstore import GetOptions
+    from obstore.store import ObjectStore
+
+T = TypeVar("T")
+
+BLOCK_BYTES = 4 << 20
+THREADS = 16
+"""Requests under way at once, of all files: most are small, and wait for the network."""
+
+
+class RemoteObject(NamedTuple):
+    """An object as the store tells of it."""
+
+    url: str
+    size: int
+    modified_ns: int
+    version: str
+    """Its ETag; empty where the store gives none."""
+
+
+def look(url: str) -> RemoteObject:
+    """What the store says of an object. Raises: OSError; FileNotFoundError where there is none."""
+    import obstore
+
+    address = parse_address(url)
+    meta = _ask(url, lambda store: obstore.head(store, address.key))
+    return _object(address.url, meta)
+
+
+def look_all(urls: Sequence[str]) -> list[RemoteObject | None]:
+    """The same of many at once; None for what is not there. Raises: OSError."""
+    return list(_pool().map(_look_or_none, urls))
+
+
+def first_bytes(found: Sequence[tuple[str, str]], num_bytes: int) -> list[bytes | OSError]:
+    """The first bytes of objects, given by address and version, many at once."""
+
+    def read(one: tuple[str, str]) -> bytes | OSError:
+        try:
+            return RemoteFile(*one).pread(num_bytes, 0)
+        except OSError as error:
+            return error
+
+    return list(_pool().map(read, found))
+
+
+def list_objects(url: str) -> list[RemoteObject]:
+    """All objects below an address, at any depth, in order. Raises: OSError."""
+    import obstore
+
+    address = parse_address(url)
+
+    def ask(store: ObjectStore) -> list[RemoteObject]:
+        chunks = obstore.list(store, prefix=address.key or None)
+        return [
+            _object(f"{address.scheme}://{address.bucket}/{meta['path']}", meta)
+            for chunk in chunks
+            for meta in chunk
+        ]
+
+    return sorted(_ask(url, ask))
+
+
+class RemoteFile(io.RawIOBase):
+    """Ranges of an object: each read is a request of its own."""
+
+    def __init__(self, url: str, version: str = "") -> None:
+        """Open nothing yet.
+
+        Args:
+            version: the one to be read; empty: the one that the first answer is of.
+        """
+        super().__init__()
+        self.url = url
+        self._address = parse_address(url)
+        self._version = version
+        self._size = -1
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        begin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}
+        self._at = offset + (self.size() if whence == io.SEEK_END else begin[whence])
+        return self._at
+
+    def size(self) -> int:
+        """Of the object, in bytes."""
+        if self._size < 0:
+            found = _sized(self.url, self._version) if self._version else look(self.url)
+            self._see(found.version, found.size)
+        return self._size
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        content = self.pread(len(view), self._at)
+        view[: len(content)] = content
+        self._at += len(content)
+        return len(content)
+
+    def pread(self, num_bytes: int, at: int) -> bytes:
+        """Bytes from `at` on, fewer where the object ends before."""
+        stop = min(at + num_bytes, self._size) if self._size >= 0 else at + num_bytes
+        return self._get(at, stop) if at < stop else b""
+
+    def _get(self, start: int, stop: int) -> bytes:
+        import obstore
+
+        options: GetOptions = {"range": (start, stop)}
+        if self._version:
+            options["if_match"] = self._version
+
+        def get(store: ObjectStore) -> tuple[bytes, Any]:
+            found = obstore.get(store, self._address.key, options=options)
+            return bytes(found.bytes()), found.meta
+
+        try:
+            content, meta = _ask(self.url, get)
+        except _BehindEnd:
+            if self.size() > start:
+                raise
+            return b""
+        self._see(meta.get("e_tag") or "", meta["size"])
+        return content
+
+    def _see(self, version: str, size: int) -> None:
+        if self._version and version and version != self._version:
+            raise _changed(self.url)
+        self._version, self._size = version or self._version, size
+
+
+class RemoteStream(RemoteFile):
+    """An object, or a part of it, from its beginning to its end: the next block is on its way while one is read."""
+
+    def __init__(
+        self, url: str, version: str = "", *, start: int = 0, stop: int | None = None
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            start: where to begin.
+            stop: what lies behind is not asked for; None: the end of the object.
+        """
+        super().__init__(url, version)
+        self._at, self._stop = start, stop
+        self._block = b""
+        """What was read, and not yet given."""
+        self._next: Future[bytes] | None = None
+        self._asked = start
+        """Where the next block begins."""
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        if not self._block:
+            self._block = self._next_block()
+        content = self._block[: len(view)]
+        view[: len(content)] = content
+        self._block = self._block[len(content) :]
+        self._at += len(content)
+        return len(content)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        raise io.UnsupportedOperation
+
+    def _next_block(self) -> bytes:
+        pending = self._next or self._ask_block()
+        self._next = None
+        if pending is None:
+            return b""
+        block = pending.result()
+        if block:
+            self._next = self._ask_block()
+        return block
+
+    def _ask_block(self) -> Future[bytes] | None:
+        end = self._size if self._stop is None else self._stop
+        stop = self._asked + BLOCK_BYTES if end < 0 else min(self._asked + BLOCK_BYTES, end)
+        if self._asked >= stop:
+            return None
+        start, self._asked = self._asked, stop
+        return _pool().submit(self._get, start, stop)
+
+
+class _BehindEnd(OSError):
+    """A range that begins behind the end of an object."""
+
+
+def _object(url: str, meta: Any) -> RemoteObject:
+    since = meta["last_modified"] - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    modified_ns = since // datetime.timedelta(microseconds=1) * 1000
+    return RemoteObject(url, meta["size"], modified_ns, meta.get("e_tag") or "")
+
+
+@functools.lru_cache(maxsize=8192)
+def _sized(url: str, version: str) -> RemoteObject:
+    """A version of an object is as long as it ever was."""
+    found = look(url)
+    if found.version != version:
+        raise _changed(url)
+    return found
+
+
+def _look_or_none(url: str) -> RemoteObject | None:
+    with contextlib.suppress(FileNotFoundError):
+        return look(url)
+    return None
+
+
+@functools.lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="rowmill-store")
+
+
+def _ask(url: str, act: Callable[[ObjectStore], T]) -> T:
+    """What a store answers. Raises: OSError."""
+    address: Address = parse_address(url)
+    store = open_store(address.scheme, address.bucket)
+    attempts = attempts_of(address.scheme, address.bucket)
+    with _told(url):
+        return attempts.call(lambda _: act(store))
+
+
+@contextlib.contextmanager
+def _told(url: str) -> Iterator[None]:
+    from obstore.exceptions import BaseError, PreconditionError
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", url) from error
+    except PreconditionError as error:
+        raise _changed(url) from error
+    except GaveUpOnStore as error:
+        kind = _BehindEnd if error.answer.status == 416 else OSError
+        raise kind(errno.EIO, str(error), url) from error
+    except BaseError as error:
+        raise OSError(errno.EIO, answer_of(error).words, url) from error
+
+
+def _changed(url: str) -> OSError:
+    return OSError(errno.ESTALE, "it changed meanwhile; put the old object back", url)
