@@ -99,11 +99,17 @@ def seaweed(folder: Path) -> Iterator[S3Server]:
     command = [weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
     command += ["-filer", "-s3", f"-s3.config={config}", "-master.telemetry=false"]
     command += ["-master.volumeSizeLimitMB=1024", "-volume.max=100", "-s3.port.iceberg=0"]
+    command += ["-s3.port.lance=0"]
     for at, name in enumerate(names):
         command += [f"-{name}.port={ports[2 * at]}", f"-{name}.port.grpc={ports[2 * at + 1]}"]
     endpoint = f"http://127.0.0.1:{ports[6]}"
-    with serving(command, endpoint, log=folder / "weed.log", cwd=folder) as pid:
-        yield S3Server(endpoint, pid, folder / "weed.log")
+    try:
+        with serving(command, endpoint, log=folder / "weed.log", cwd=folder) as pid:
+            yield S3Server(endpoint, pid, folder / "weed.log")
+    finally:
+        for port in ports:
+            for socket_file in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                socket_file.unlink(missing_ok=True)
 
 
 @contextmanager

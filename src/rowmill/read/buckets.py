@@ -55,6 +55,27 @@ def fixed_root(url: str) -> str:
     return f"{address.scheme}://{address.bucket}/{'/'.join(parts[:at])}".rstrip("/")
 
 
+def reaches(given: str, folder: str) -> bool:
+    """Whether what lies below the address `folder` may be among the objects that `given` stands for."""
+    asked, below = parse_address(given), parse_address(folder)
+    if (asked.scheme, asked.bucket) != (below.scheme, below.bucket):
+        return False
+    pattern, parts = _parts(asked.key), _parts(below.key)
+    if not glob.has_magic(asked.key):
+        return parts[: len(pattern)] == pattern
+    return _may_fit_below(parts, pattern)
+
+
+def _parts(key: str) -> list[str]:
+    return key.split("/") if key else []
+
+
+def _may_fit_below(folder: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern or pattern[0] == "**" or not folder:
+        return bool(pattern)
+    return fnmatchcase(folder[0], pattern[0]) and _may_fit_below(folder[1:], pattern[1:])
+
+
 def _below(root: str, found: Sequence[RemoteObject]) -> Objects | None:
     by_name = {one.url[len(root) + 1 :]: one for one in found}
     # What consoles of stores make to show an empty folder.

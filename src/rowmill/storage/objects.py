@@ -212,6 +212,15 @@ class ObjectStorage:
         names = [name for name, _ in self._listed(folder)]
         return sorted(name for name in names if name.startswith(prefix) and not is_hidden(name))
 
+    def top_names(self) -> builtins.list[str]:
+        """Objects at the top, and the folders there, with a `/` at their end; hidden ones left out."""
+        import obstore
+
+        found = self._call("", lambda _: obstore.list_with_delimiter(self.store))
+        names = [one["path"] for one in found["objects"]]
+        names += [f"{folder}/" for folder in found["common_prefixes"]]
+        return sorted(name for name in names if not is_hidden(name))
+
     def remove(self, name: str) -> None:
         """Delete the object; absent is fine."""
         import obstore
