@@ -12,10 +12,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 KEY_ID = "AKROWMILLTEST"
@@ -48,7 +49,7 @@ class S3Server:
             "AWS_REGION": "us-east-1",
         }
 
-    def store(self, bucket: str, prefix: str | None = None) -> Any:
+    def store(self, bucket: str, prefix: str | None = None, *, max_retries: int = 5) -> Any:
         """A store of obstore, beside rowmill's own."""
         from obstore.store import S3Store
 
@@ -60,6 +61,7 @@ class S3Server:
             secret_access_key=SECRET,
             region="us-east-1",
             client_options={"allow_http": True, "timeout": "120s"},
+            retry_config={"max_retries": max_retries},
         )
 
 
@@ -113,8 +115,41 @@ def seaweed(folder: Path) -> Iterator[S3Server]:
 
 
 @contextmanager
-def serving(command: list[str], endpoint: str, *, log: Path, cwd: Path) -> Iterator[int]:
-    """A server from its first answer to its end, which comes by its pid and without asking."""
+def juicefs(folder: Path) -> Iterator[S3Server]:
+    """A gateway of JuiceFS: it speaks S3, and writes whatever the conditions of a request say. Raises: NoServer."""
+    binary = program("juicefs")
+    meta, bucket = f"sqlite3://{folder}/meta.db", "negative"
+    format_it = [binary, "format", "--storage", "file", "--bucket", f"{folder}/data/"]
+    subprocess.run(
+        [*format_it, meta, bucket],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        env={"HOME": str(folder), "PATH": os.environ["PATH"]},
+    )
+    (port,) = free_ports(1)
+    command = [binary, "gateway", "--no-usage-report", meta, f"127.0.0.1:{port}"]
+    log = folder / "juicefs.log"
+    environment = {"MINIO_ROOT_USER": KEY_ID, "MINIO_ROOT_PASSWORD": SECRET}
+    endpoint = f"http://127.0.0.1:{port}"
+    with serving(command, endpoint, log=log, cwd=folder, more=environment) as pid:
+        yield S3Server(endpoint, pid, log)
+
+
+@contextmanager
+def serving(
+    command: list[str],
+    endpoint: str,
+    *,
+    log: Path,
+    cwd: Path,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[int]:
+    """A server from its first answer to its end, which comes by its pid and without asking.
+
+    Args:
+        more: variables of its environment.
+    """
     # No variable of a user's own store gets into it.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
     with log.open("wb") as out:
@@ -124,7 +159,7 @@ def serving(command: list[str], endpoint: str, *, log: Path, cwd: Path) -> Itera
             stdout=out,
             stderr=out,
             cwd=cwd,
-            env={**environment, "HOME": str(cwd)},
+            env={**environment, "HOME": str(cwd), **more},
         )
     try:
         _wait_for_answer(endpoint, child, log)

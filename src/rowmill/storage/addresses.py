@@ -67,7 +67,8 @@ def parse_address(url: str) -> Address:
             f" and write `{scheme}://BUCKET/NAME`"
         )
         raise ConfigError(reason=reason)
-    parts = key.strip("/").split("/") if key.strip("/") else []
+    trimmed = key.removesuffix("/")
+    parts = trimmed.split("/") if trimmed else []
     if not bucket or any(part in ("", ".", "..") for part in parts) or "\0" in key:
         reason = (
             f"`{_shown(url)}` is no address of an object store; write `{scheme}://BUCKET/NAME`"
@@ -125,7 +126,8 @@ def attempts_of(scheme: str, bucket: str) -> Attempts:
 
 def _s3_settings(client_options: dict[str, Any]) -> dict[str, Any]:
     """What the library does not take from the environment as other tools do."""
-    settings: dict[str, Any] = {}
+    # One at a time is removed anyway, and not every store answers the other request as it should.
+    settings: dict[str, Any] = {"disable_bulk_delete": True}
     endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
     if endpoint:
         settings["endpoint"] = endpoint
