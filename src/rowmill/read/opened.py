@@ -8,15 +8,22 @@ Memory: of objects, two blocks (8 MiB).
 from __future__ import annotations
 
 import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from rowmill.storage.addresses import is_remote
-from rowmill.storage.remote import RemoteFile, RemoteStream, look
+from rowmill.storage.remote import RemoteFile, RemoteStream, Slice, expect, look
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+
+T = TypeVar("T")
+NEXT = 32
+"""Objects that are fetched before they are asked for; fewer than may wait."""
 
 
 class FileState(NamedTuple):
@@ -69,6 +76,23 @@ def open_stream(
     file = LocalFile(path)
     file.seek(start)
     return file
+
+
+def with_next(things: Iterable[T], slice_of: Callable[[T], Slice | None]) -> Iterator[T]:
+    """The things, one by one, the small objects behind the next ones fetched meanwhile.
+
+    Args:
+        slice_of: what of a store a thing is read from; None where that is none, or not known.
+    """
+    waiting: deque[T] = deque()
+    for thing in things:
+        waiting.append(thing)
+        asked = slice_of(thing)
+        if asked is not None:
+            expect([asked])
+        if asked is None or len(waiting) > NEXT:
+            yield waiting.popleft()
+    yield from waiting
 
 
 def open_ranges(path: str, version: str = "") -> Any:

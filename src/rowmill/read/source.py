@@ -19,11 +19,12 @@ from rowmill.errors import BadSource
 from rowmill.read.drift import drift_notes
 from rowmill.read.known import files_at_their_places, match_files
 from rowmill.read.listing import Found, looked_at, one_or_list
-from rowmill.read.opened import state_of
+from rowmill.read.opened import state_of, with_next
 from rowmill.read.scan import Place, Scanned, SourceFile, digest_of, scan_text
 from rowmill.read.unpack import STDIN, container_words, unreadable
 from rowmill.rows import Shard
 from rowmill.storage.addresses import is_remote
+from rowmill.storage.remote import Slice
 
 MIN_SHARD_BYTES = 4 << 20
 MAX_SHARD_BYTES = 64 << 20
@@ -106,10 +107,16 @@ def open_source(
     return Source(files, shards, [*notes, *drift_notes(shards)])
 
 
+def _slice_of(file: Found) -> Slice | None:
+    if not file.version or file.format in ("parquet", "arrow"):
+        return None
+    return Slice(file.path, file.version, 0, file.size)
+
+
 def _told(found: Sequence[Found], tell: Callable[[str], None] | None) -> Iterator[Found]:
     """The files one by one; how far they are is told where they take long."""
     told_at = time.monotonic()
-    for number, file in enumerate(found):
+    for number, file in enumerate(with_next(found, _slice_of)):
         if tell is not None and number and time.monotonic() - told_at >= TELL_EVERY_S:
             told_at = time.monotonic()
             tell(f"input   {number:,} of {len(found):,} files read")

@@ -13,6 +13,8 @@ import datetime
 import errno
 import functools
 import io
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -30,6 +32,10 @@ T = TypeVar("T")
 BLOCK_BYTES = 4 << 20
 THREADS = 16
 """Requests under way at once, of all files: most are small, and wait for the network."""
+SMALL_BYTES = 256 << 10
+"""Of slices that are fetched before they are asked for."""
+AHEAD = 64
+"""Slices that may wait to be asked for: 16 MiB at most."""
 
 
 class RemoteObject(NamedTuple):
@@ -85,6 +91,20 @@ def list_objects(url: str) -> list[RemoteObject]:
     return sorted(_ask(url, ask))
 
 
+class Slice(NamedTuple):
+    """A part of an object, from `start` on."""
+
+    url: str
+    version: str
+    start: int
+    num_bytes: int
+
+
+def expect(slices: Sequence[Slice]) -> None:
+    """Have small slices that are about to be streamed fetched now, many at once."""
+    _ahead().expect(slices)
+
+
 class RemoteFile(io.RawIOBase):
     """Ranges of an object: each read is a request of its own."""
 
@@ -114,6 +134,11 @@ class RemoteFile(io.RawIOBase):
         begin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}
         self._at = offset + (self.size() if whence == io.SEEK_END else begin[whence])
         return self._at
+
+    @property
+    def version(self) -> str:
+        """What is read, or was first seen."""
+        return self._version
 
     def size(self) -> int:
         """Of the object, in bytes."""
@@ -179,6 +204,8 @@ class RemoteStream(RemoteFile):
         self._next: Future[bytes] | None = None
         self._asked = start
         """Where the next block begins."""
+        self._at_all = False
+        """Whether anything was asked for."""
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         view = memoryview(buffer).cast("B")
@@ -194,7 +221,7 @@ class RemoteStream(RemoteFile):
         raise io.UnsupportedOperation
 
     def _next_block(self) -> bytes:
-        pending = self._next or self._ask_block()
+        pending = self._next or self._expected() or self._ask_block()
         self._next = None
         if pending is None:
             return b""
@@ -203,6 +230,20 @@ class RemoteStream(RemoteFile):
             self._next = self._ask_block()
         return block
 
+    def _expected(self) -> Future[bytes] | None:
+        """The first block, where it was fetched before."""
+        fetched = (
+            _ahead().take(self.url, self._version, self._asked) if not self._at_all else None
+        )
+        self._at_all = True
+        if fetched is None:
+            return None
+        file, pending = fetched
+        block = pending.result()
+        self._see(file.version, file.size())
+        self._asked += len(block)
+        return pending
+
     def _ask_block(self) -> Future[bytes] | None:
         end = self._size if self._stop is None else self._stop
         stop = self._asked + BLOCK_BYTES if end < 0 else min(self._asked + BLOCK_BYTES, end)
@@ -210,6 +251,39 @@ class RemoteStream(RemoteFile):
             return None
         start, self._asked = self._asked, stop
         return _pool().submit(self._get, start, stop)
+
+
+class _Ahead:
+    """Small slices that were asked for and not taken yet; the oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[tuple[str, str, int], tuple[RemoteFile, Future[bytes]]]
+        self._waiting = OrderedDict()
+        self._lock = threading.Lock()
+
+    def expect(self, slices: Sequence[Slice]) -> None:
+        with self._lock:
+            for one in slices[:AHEAD]:
+                key = (one.url, one.version, one.start)
+                if one.num_bytes > SMALL_BYTES or key in self._waiting:
+                    continue
+                file = RemoteFile(one.url, one.version)
+                pending = _pool().submit(file.pread, one.num_bytes, one.start)
+                self._waiting[key] = file, pending
+            while len(self._waiting) > AHEAD:
+                _, (_, pending) = self._waiting.popitem(last=False)
+                pending.cancel()
+
+    def take(
+        self, url: str, version: str, start: int
+    ) -> tuple[RemoteFile, Future[bytes]] | None:
+        with self._lock:
+            return self._waiting.pop((url, version, start), None)
+
+
+@functools.lru_cache(maxsize=1)
+def _ahead() -> _Ahead:
+    return _Ahead()
 
 
 class _BehindEnd(OSError):
