@@ -55,6 +55,8 @@ class Asking:
         """What ended the receiver."""
         self.limits: Limits | None = None
         """What the engines say of themselves, once they are open."""
+        self._log_folder = Path()
+        """Where the output is no folder: one of the temporary disk."""
         self.start_s = 0.0
         """How long the start took."""
 
@@ -79,7 +81,9 @@ class Asking:
             return
         began = time.monotonic()
         record = self._storage.path(rundir.engine(os.getpid()))
-        log = record.with_suffix(".log") if record else Path(tempfile.mkdtemp()) / "engine.log"
+        if record is None:
+            self._log_folder = Path(tempfile.mkdtemp(prefix="rowmill-engine-"))
+        log = record.with_suffix(".log") if record else self._log_folder / "engine.log"
         fleet = self._warm or Fleet(place(self._engine).replicas, record=record, log=log)
         self._fleet = fleet
         try:
@@ -117,6 +121,9 @@ class Asking:
             for log in fleet.logs:
                 with contextlib.suppress(OSError):
                     log.unlink(missing_ok=True)
+            if self._log_folder != Path():
+                with contextlib.suppress(OSError):
+                    self._log_folder.rmdir()
 
     def _receive(self) -> None:
         assert self._fleet is not None
