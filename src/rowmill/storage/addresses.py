@@ -28,6 +28,8 @@ BULK_S = 900
 CONNECT_S = 5
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_VARIABLES = {"gs": "GOOGLE_", "az": "AZURE_"}
+"""What the names of variables that the library reads begin with."""
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
@@ -92,6 +94,7 @@ def open_store(
     from obstore.exceptions import BaseError
     from obstore.store import AzureStore, GCSStore, S3Store
 
+    _check_environment(_VARIABLES.get(scheme, "AWS_"))
     options: dict[str, Any] = {
         "prefix": prefix or None,
         "client_options": {
@@ -118,6 +121,20 @@ def open_store(
         raise ConfigError(reason=reason) from error
 
 
+def _check_environment(beginning: str) -> None:
+    """A line end that came along with a secret would end the process inside the library.
+
+    Raises: ConfigError, naming the variable and never what is in it.
+    """
+    for name, value in os.environ.items():
+        if name.startswith(beginning) and (not value.isprintable() or value != value.strip()):
+            reason = (
+                f"`{name}` in the environment has a line end, a blank at its end or another"
+                " character in it that no such value has; set it anew without"
+            )
+            raise ConfigError(reason=reason)
+
+
 @functools.lru_cache(maxsize=64)
 def attempts_of(scheme: str, bucket: str) -> Attempts:
     """The budget for calls to a bucket."""
@@ -128,8 +145,12 @@ def _s3_settings(client_options: dict[str, Any]) -> dict[str, Any]:
     """What the library does not take from the environment as other tools do."""
     # One at a time is removed anyway, and not every store answers the other request as it should.
     settings: dict[str, Any] = {"disable_bulk_delete": True}
-    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+    name = next((name for name in _ENDPOINTS if os.environ.get(name)), "")
+    endpoint = os.environ.get(name, "")
     if endpoint:
+        if not endpoint.startswith(("http://", "https://")) or "@" in endpoint:
+            reason = f"`{name}` in the environment is no `http://HOST:PORT` or `https://HOST`; set it so"
+            raise ConfigError(reason=reason)
         settings["endpoint"] = endpoint
         # Who names an endpoint without TLS means it.
         client_options["allow_http"] = endpoint.startswith("http://")

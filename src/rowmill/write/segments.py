@@ -135,6 +135,21 @@ class OpenSegment:
             self._name = ""
         return self._closed
 
+    def close_sorted(self, index: RowIndex) -> SegmentRef | None:
+        """End the open segment with its rows in key order; None where some of them are written already.
+
+        Args:
+            index: of these rows alone.
+        """
+        if self._closed or not self._pending:
+            return None
+        content = memoryview(b"".join(self._pending))
+        content = memoryview(b"".join(content[a:b] for _, a, b in index.in_key_order()))
+        self._pending = [bytes(content)]
+        self._digest = xxhash.xxh3_64(content)
+        (ref,) = self.close()
+        return ref
+
     def _create(self, content: bytes) -> None:
         try:
             self._storage.create(self._name, content)
