@@ -28,6 +28,7 @@ __all__ = [
     "NotThere",
     "ObjectStorage",
     "Storage",
+    "address_of",
     "check_name",
     "open_storage",
     "probe",
@@ -63,6 +64,13 @@ def open_storage(url: str) -> Storage:
         " or `s3://`, `gs://` or `az://BUCKET/NAME`"
     )
     raise ConfigError(reason=reason)
+
+
+def address_of(storage: Storage) -> str:
+    """What another process opens the same place by; empty where it lies in this process alone."""
+    if isinstance(storage, LocalStorage):
+        return str(storage.root)
+    return storage.url if is_remote(storage.url) else ""
 
 
 @functools.cache

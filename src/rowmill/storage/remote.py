@@ -3,7 +3,7 @@
 Promises: every byte of a file is of the version that was asked for, or of the first one that was seen; a changed
 object ends the reading; all failures are OSErrors whose `strerror` says what the store said.
 Knows nothing of: what is in the object, rows.
-Memory: two blocks (8 MiB) a stream.
+Memory: two blocks (8 MiB) a stream; the ranges read last (32 MiB) of a file that is read here and there.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BLOCK_BYTES = 4 << 20
+KEPT_BYTES = 32 << 20
+"""Of ranges read last: who reads a table begins it again with longer batches."""
 THREADS = 16
 """Requests under way at once, of all files: most are small, and wait for the network."""
 SMALL_BYTES = 256 << 10
@@ -120,6 +122,7 @@ class RemoteFile(io.RawIOBase):
         self._version = version
         self._size = -1
         self._at = 0
+        self._kept: OrderedDict[tuple[int, int], bytes] = OrderedDict()
 
     def readable(self) -> bool:
         return True
@@ -149,10 +152,20 @@ class RemoteFile(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         view = memoryview(buffer).cast("B")
-        content = self.pread(len(view), self._at)
+        content = self._read_or_kept(len(view))
         view[: len(content)] = content
         self._at += len(content)
         return len(content)
+
+    def _read_or_kept(self, num_bytes: int) -> bytes:
+        key = self._at, num_bytes
+        content = self._kept.get(key)
+        if content is None:
+            content = self.pread(num_bytes, self._at)
+            self._kept[key] = content
+            while sum(map(len, self._kept.values())) > KEPT_BYTES:
+                self._kept.popitem(last=False)
+        return content
 
     def pread(self, num_bytes: int, at: int) -> bytes:
         """Bytes from `at` on, fewer where the object ends before."""
