@@ -30,7 +30,7 @@ from tests.cases.memory import MemoryWatch
 from tests.servers.s3_server import S3Server, seaweed
 
 BUCKET = "bench"
-CHUNK_BYTES = 64 << 20
+CHUNK_BYTES = 16 << 20
 ROWS_A_FILE = 10
 
 
@@ -38,7 +38,7 @@ def put_parquet(store: Any, folder: Path, num_bytes: int) -> int:
     """One large object. Returns: its rows."""
     path = folder / "in.parquet"
     num_rows = make_parquet(path, num_bytes)
-    store.put("parquet/in.parquet", path, chunk_size=CHUNK_BYTES, max_concurrency=2)
+    store.put("parquet/in.parquet", path, chunk_size=CHUNK_BYTES, max_concurrency=8)
     path.unlink()
     return num_rows
 

@@ -28,6 +28,7 @@ BULK_S = 900
 CONNECT_S = 5
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_AZURE_ENDPOINTS = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 _VARIABLES = {"gs": "GOOGLE_", "az": "AZURE_"}
 """What the names of variables that the library reads begin with."""
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -108,7 +109,8 @@ def open_store(
         if scheme == "gs":
             return GCSStore(bucket, **options)
         if scheme == "az":
-            if os.environ.get("AZURE_ENDPOINT", "").startswith("http://"):
+            endpoints = [os.environ.get(name, "") for name in _AZURE_ENDPOINTS]
+            if any(endpoint.startswith("http://") for endpoint in endpoints):
                 options["client_options"]["allow_http"] = True
             return AzureStore(bucket, **options)
         return S3Store(bucket, **options, **_s3_settings(options["client_options"]))

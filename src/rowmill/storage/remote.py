@@ -177,7 +177,7 @@ class RemoteFile(io.RawIOBase):
 
         options: GetOptions = {"range": (start, stop)}
         if self._version:
-            options["if_match"] = self._version
+            options["if_match"] = f'"{self._version}"'
 
         def get(store: ObjectStore) -> tuple[bytes, Any]:
             found = obstore.get(store, self._address.key, options=options)
@@ -189,7 +189,7 @@ class RemoteFile(io.RawIOBase):
             if self.size() > start:
                 raise
             return b""
-        self._see(meta.get("e_tag") or "", meta["size"])
+        self._see(_version_of(meta), meta["size"])
         return content
 
     def _see(self, version: str, size: int) -> None:
@@ -306,7 +306,12 @@ class _BehindEnd(OSError):
 def _object(url: str, meta: Any) -> RemoteObject:
     since = meta["last_modified"] - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     modified_ns = since // datetime.timedelta(microseconds=1) * 1000
-    return RemoteObject(url, meta["size"], modified_ns, meta.get("e_tag") or "")
+    return RemoteObject(url, meta["size"], modified_ns, _version_of(meta))
+
+
+def _version_of(meta: Any) -> str:
+    """The ETag without its quotation marks, which Azure leaves out in listings."""
+    return (meta.get("e_tag") or "").strip('"')
 
 
 @functools.lru_cache(maxsize=8192)
