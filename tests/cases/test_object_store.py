@@ -6,11 +6,13 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from rowmill.storage import ObjectStorage, objects
 from tests.cases.command import (
     DIED,
     INPUTS,
@@ -20,6 +22,8 @@ from tests.cases.command import (
     STOPPED,
     Arguments,
     check_refused,
+    command_line,
+    environment,
     kill,
     rowmill,
     start,
@@ -417,3 +421,80 @@ def test_a_job_that_nearly_all_fails_stops_early_and_says_so(
     assert ended.code == SOME_FAILED
     assert differences(read_records(INPUTS / "61" / "expected.jsonl"), records) == []
     assert ended.told["errors"][0]["rows"] == 9
+
+
+# What else is asked of a run in a bucket
+
+
+def test_what_was_unpacked_outlives_the_process_that_unpacked_it(
+    tmp_path: Path, serve: Serve, out: Prefix
+) -> None:
+    """Standard input is gone after a kill, and packed files were unpacked on a disk that may be gone too."""
+    endpoint = serve(delay_s=0.02)
+    lines = "".join(json.dumps({"id": i, "prompt": f"say {i}"}) + "\n" for i in range(400))
+    (tmp_path / "in.json").write_text(f"[{','.join(lines.splitlines())}]")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    sets = {"run.checkpoint_s": 0.2}
+    arguments = s3_job(Path("-"), out, endpoint=endpoint, sets=sets)
+    with (tmp_path / "in.json").open("rb") as rows:
+        process = subprocess.Popen(
+            command_line("run", arguments),
+            stdin=rows,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment({"TMPDIR": str(temporary)}),
+            start_new_session=True,
+        )
+    endpoint.wait_hits(100, process)
+    kill(process)
+    assert len(list(temporary.glob("rowmill-spool-*"))) == 1
+    assert out.names("spool/") == ["spool/00000.zst"]
+
+    with (tmp_path / "in.json").open("rb") as rows:
+        assert rows.read(1)  # it is not read a second time
+    finished = rowmill("run", arguments, changes={"TMPDIR": str(temporary)})
+
+    whole_records(finished, out, tmp_path / "out", 400)
+    assert list(temporary.iterdir()) == []
+    traced = rowmill("trace", [out.url, "stdin:7"])
+    assert traced.code == OK
+
+
+def test_an_export_may_go_to_an_object(tmp_path: Path, out: Prefix) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(f'{{"id": {i}, "prompt": "p{i}"}}\n' for i in range(20)))
+    assert rowmill("run", s3_job(source, out.below("run"))).code == OK
+
+    exported = rowmill("export", [out.below("run").url, "-o", f"{out.url}/e.jsonl"])
+
+    assert exported.code == OK, exported.stderr
+    assert out.get("e.jsonl") == out.get("run/results/part-00000.jsonl")
+    inside = rowmill("export", [out.below("run").url, "-o", f"{out.url}/run/results/e.jsonl"])
+    assert "lies among the run's own files" in check_refused(inside)
+
+
+def test_a_mended_copy_may_come_from_a_bucket(tmp_path: Path, out: Prefix) -> None:
+    content = (INPUTS / "15" / "input.jsonl").read_bytes()
+    out.put("in/a.jsonl", content)
+    (tmp_path / "a.jsonl").write_bytes(content)
+    options = ["--engine", "echo", "--set", "engine.tokenizer=bytes", "--fix"]
+
+    here = rowmill("check", [str(tmp_path / "a.jsonl"), *options, str(tmp_path / "1")])
+    there = rowmill("check", [f"{out.url}/in/a.jsonl", *options, str(tmp_path / "2")])
+
+    assert there.code == here.code
+    assert (tmp_path / "2/a.jsonl").read_bytes() == (tmp_path / "1/a.jsonl").read_bytes()
+
+
+def test_what_a_killed_probe_left_is_removed_once_it_is_old(out: Prefix) -> None:
+    storage = ObjectStorage(out.url, out.store)
+    storage.create(".probe-1-dead", b"1")
+    storage.create("run.json", b"{}")
+
+    assert storage.sweep() == 0
+    assert ".probe-1-dead" in out.names()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(objects, "STALE_S", -1.0)
+        assert storage.sweep() == 1
+    assert out.names() == ["run.json"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from rowmill.engines.channel import Gauge
 from rowmill.engines.fleet import Fleet
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import StorageError
+from rowmill.executors.temporary import temporary_folder
 from rowmill.feed import Feed
 from rowmill.outcomes import Outcomes
 from rowmill.rows import Limits, Prompts
@@ -82,7 +83,7 @@ class Asking:
         began = time.monotonic()
         record = self._storage.path(rundir.engine(os.getpid()))
         if record is None:
-            self._log_folder = Path(tempfile.mkdtemp(prefix="rowmill-engine-"))
+            self._log_folder = temporary_folder("engine")
         log = record.with_suffix(".log") if record else self._log_folder / "engine.log"
         fleet = self._warm or Fleet(place(self._engine).replicas, record=record, log=log)
         self._fleet = fleet
@@ -122,8 +123,7 @@ class Asking:
                 with contextlib.suppress(OSError):
                     log.unlink(missing_ok=True)
             if self._log_folder != Path():
-                with contextlib.suppress(OSError):
-                    self._log_folder.rmdir()
+                shutil.rmtree(self._log_folder, ignore_errors=True)
 
     def _receive(self) -> None:
         assert self._fleet is not None

@@ -8,23 +8,16 @@ Memory: pages of one file.
 from __future__ import annotations
 
 import atexit
-import contextlib
-import fcntl
-import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from rowmill import rundir
 from rowmill.errors import StorageError
+from rowmill.executors.temporary import temporary_folder
 from rowmill.rows import Shard
 from rowmill.storage import LocalStorage, ObjectStorage, Storage
 from rowmill.storage.addresses import is_remote
-from rowmill.storage.files import take_lock
-
-PREFIX = "rowmill-spool-"
-LOCK_NAME = ".lock"
 
 
 def spool_folder(storage: Storage) -> Path:
@@ -32,24 +25,9 @@ def spool_folder(storage: Storage) -> Path:
     to a temporary one first."""
     if isinstance(storage, LocalStorage):
         return storage.root / rundir.SPOOL.rstrip("/")
-    _sweep(Path(tempfile.gettempdir()))
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    # Held until this process ends, however it does.
-    take_lock(folder / LOCK_NAME, fcntl.LOCK_EX)
+    folder = temporary_folder("spool")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def _sweep(place: Path) -> None:
-    """Remove folders whose process was killed."""
-    for folder in place.glob(f"{PREFIX}*"):
-        if not (folder / LOCK_NAME).exists():
-            continue
-        with contextlib.suppress(OSError):
-            lock = take_lock(folder / LOCK_NAME, fcntl.LOCK_EX)
-            if lock is not None:
-                shutil.rmtree(folder, ignore_errors=True)
-                os.close(lock)
 
 
 def keep_spools(storage: Storage, shards: Sequence[Shard]) -> None:
