@@ -10,7 +10,6 @@ from rowmill.progress import (
     Bar,
     Lines,
     Pace,
-    duration,
     open_progress,
     progress_line,
     summary_lines,
@@ -194,13 +193,3 @@ def test_summary_shows_the_five_most_frequent_errors() -> None:
     assert [line.split(" x ")[0].strip() for line in lines[1:-1]] == ["10", "9", "8", "7", "6"]
     assert lines[-1] == "  and 2 more kinds of errors"
     assert max(map(len, lines)) < 300
-
-
-def test_durations_in_words() -> None:
-    assert [duration(s) for s in (0, 59.94, 185, 7625, 187_200)] == [
-        "0.0 s",
-        "59.9 s",
-        "3m 05s",
-        "2h 07m",
-        "2d 04h",
-    ]

@@ -21,7 +21,7 @@ TINY = Path(__file__).parent / "golden" / "tiny_tokenizer"
 
 @pytest.fixture(autouse=True)
 def _no_gpu_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prospect, "find_gpus", list)
+    monkeypatch.setattr(prospect, "gpus_here", tuple)
 
 
 def model(folder: Path, name: str) -> Path:
@@ -32,10 +32,17 @@ def model(folder: Path, name: str) -> Path:
     return folder
 
 
-def checked(tmp_path: Path, texts: list[str], name: str = "1.5b", **settings: Any) -> Report:
+def checked(
+    tmp_path: Path,
+    texts: list[str],
+    name: str = "1.5b",
+    *,
+    more: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Report:
     source = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
-    engine = {"name": "vllm", "model": str(model(tmp_path / "model", name))}
+    engine = {"name": "vllm", "model": str(model(tmp_path / "model", name)), **(more or {})}
     sampling = {"temperature": 0, "max_tokens": 8}
     job = {"source": str(source), "engine": engine, "raw": True, "sampling": sampling}
     return check(Job.model_validate({**job, **settings}))
@@ -47,7 +54,9 @@ def grouped(groups: int, each: int) -> list[str]:
 
 
 def test_a_gpu_that_is_named_is_told_in_full(tmp_path: Path) -> None:
-    report = checked(tmp_path, grouped(40, 10), plan={"gpu": "2 x h100", "gpu_hour": 4.0})
+    report = checked(
+        tmp_path, grouped(40, 10), plan={"gpu": "2 x h100"}, run={"gpu_hour_price": 4.0}
+    )
 
     (found,) = report.forecasts
     assert (found.fit.gpu, found.gpus) == ("H100", 2)
@@ -122,10 +131,37 @@ def test_a_gpu_nobody_knows_is_refused_with_those_known(text: str) -> None:
 def test_gpus_here_are_forecast_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = gpu_named("A100-80")
     assert here is not None
-    monkeypatch.setattr(prospect, "find_gpus", lambda: [here, here])
+    monkeypatch.setattr(prospect, "gpus_here", lambda: (here, here))
 
     places = prospect.places_of(
         Job.model_validate({"source": "x", "engine": {"name": "vllm", "model": "m"}})
     )
     assert places == [prospect.Place(here, 2, is_here=True)]
     assert isinstance(places[0].gpu, Gpu)
+
+
+def test_settings_that_cost_time_are_told_with_what_they_cost(tmp_path: Path) -> None:
+    texts = [f"{i * 7919} is a number" for i in range(3000)]
+    engine = {"seats": 8, "max_num_batched_tokens": 512, "max_model_len": 4096}
+    report = checked(tmp_path, texts, "7b", plan={"gpu": "H200"}, more=engine)
+
+    told = "\n".join(report.advice)
+    assert "`engine.seats = 8` makes it" in told
+    assert "no row takes more than" in told
+    assert "advice" in "\n".join(report.lines())
+
+
+def test_settings_that_cost_nothing_are_not_told(tmp_path: Path) -> None:
+    texts = [f"{i * 7919} is a number" for i in range(300)]
+    report = checked(tmp_path, texts, "7b", plan={"gpu": "H200"}, more={"seats": 1024})
+
+    assert report.advice == []
+
+
+def test_a_cache_that_is_given_is_what_is_forecast_with(tmp_path: Path) -> None:
+    more = {"replicas": 3, "kv_cache_memory_bytes": 28_672 * 96_000}
+    report = checked(tmp_path, grouped(40, 10), plan={"gpu": "H200"}, more=more)
+
+    (found,) = report.forecasts
+    assert (found.fit.replicas, found.fit.pool_tokens) == (3, 32_000)
+    assert "as given" in found.fit.reasons["replicas"]

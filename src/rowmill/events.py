@@ -51,6 +51,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """Of the rows to ask among them."""
     levers: list[tuple[str, str]]
     """(way to save work, what it does here)."""
+    forecast: list[str] = []
+    """How long it will take, and what it rests on; empty where that cannot be said."""
     reasons: dict[str, str]
     """Derived setting -> value and why."""
     notes: list[str] = []
@@ -70,6 +72,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
             f" {self.prompt_tokens:,} prompt tokens to ask"
         )
         yield from (f"plan    {name}: {what}" for name, what in self.levers)
+        yield from (f"time    {text}" for text in self.forecast)
         yield from (f"set     {name}: {why}" for name, why in self.reasons.items())
 
 
@@ -93,6 +96,16 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Rows among `done` that an earlier process of this run had finished; left out of rates."""
     queues: dict[str, float] = {}
     """Rows waiting before each station, by its name; and what the engine counts of itself (`engine_...`)."""
+
+
+class Forecast(msgspec.Struct, frozen=True):
+    """What was said of a run before it began, in seconds."""
+
+    seconds: float
+    low_s: float
+    high_s: float
+    ideal_s: float
+    """That no schedule can beat."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +132,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     """From the first row's entry to the last outcome, without the engine's start."""
     engine_start_s: float = 0.0
+    cost: float = 0.0
+    """What this start and those before it cost, at `run.gpu_hour_price`."""
+    forecast: Forecast | None = None
+    """What was said before; None where nothing was."""
     output: str = ""
     """Where the run lies, as the user gave it."""
     results: list[str] = []

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from rowmill.rows import Limits
 
 AHEAD_S = 2.0
+"""So long rows wait before the engine, where nobody waits for them."""
 MAX_AHEAD_ROWS = 16_384
 POOL_SHARE = 1.1
 RATE_WEIGHT = 0.3
@@ -25,9 +26,15 @@ class Feed:
     """Counts rows in and out of the engine and says how many more it may be given."""
 
     def __init__(
-        self, limits: Limits, *, prove_rows: int, clock: Callable[[], float] = time.monotonic
+        self,
+        limits: Limits,
+        *,
+        prove_rows: int,
+        ahead_s: float = AHEAD_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limits, self._prove_rows, self._clock = limits, prove_rows, clock
+        self._ahead_s = ahead_s
         self._rate = 0.0
         """Rows answered a second, smoothed."""
         self._since, self._answered_since = clock(), 0
@@ -44,7 +51,7 @@ class Feed:
         seats = self._limits.seats
         if self.answered_rows < self._prove_rows:
             return seats
-        return seats + min(int(self._rate * AHEAD_S), MAX_AHEAD_ROWS)
+        return seats + min(int(self._rate * self._ahead_s), MAX_AHEAD_ROWS)
 
     @property
     def batch_rows(self) -> int:

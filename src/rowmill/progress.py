@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from rowmill.events import Listener, Note, Planned, Progress, Summary
+from rowmill.events import Forecast, Listener, Note, Planned, Progress, Summary
+from rowmill.shown.spans import duration
 
 LINE_EVERY_S = 10.0
 """Between plain lines: six a minute can still be read in a log of hours."""
@@ -81,6 +82,10 @@ def summary_lines(summary: Summary) -> list[str]:
     lines = [f"{head}: {s.total:,} rows{took}{start}: {_counts(s)}"]
     if s.stopped:
         lines.append(f"  why: {_one_line(s.stopped)}")
+    if s.forecast is not None and not s.stopped:
+        lines.append(f"  {_forecast(s.forecast, s.seconds)}")
+    if s.cost:
+        lines.append(f"  cost: {s.cost:,.2f} so far, at `run.gpu_hour_price`")
     lines += [f"  {line}" for line in (*_work(s), *_failures(s))]
     if s.results:
         more = f" and {len(s.results) - 1:,} more" if len(s.results) > 1 else ""
@@ -92,6 +97,15 @@ def summary_lines(summary: Summary) -> list[str]:
     if s.output:
         lines.append(f"  look: rowmill status {s.output}")
     return lines
+
+
+def _forecast(said: Forecast, seconds: float) -> str:
+    """What was said before, and what came of it."""
+    share = said.ideal_s / seconds if seconds else 0.0
+    return (
+        f"forecast: {duration(said.seconds)} ({duration(said.low_s)} to {duration(said.high_s)}) was said;"
+        f" {share:.0%} of the speed that no schedule can beat"
+    )
 
 
 def _counts(s: Summary) -> str:
@@ -131,19 +145,6 @@ def _failures(s: Summary) -> Iterator[str]:
         yield f"{rows:,} x {kind}: {_one_line(sentence)}"
     if len(s.errors) > TOP_ERRORS:
         yield f"and {len(s.errors) - TOP_ERRORS:,} more kinds of errors"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in words: `8.2 s`, `3m 05s`, `2h 07m`, `3d 04h`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}m {rest:02d}s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours}h {minutes:02d}m"
-    return f"{hours // 24}d {hours % 24:02d}h"
 
 
 def _rate(value: float) -> str:

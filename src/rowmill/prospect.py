@@ -8,26 +8,38 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from rowmill.config import EngineConfig, Job
 from rowmill.engines.vllm_place import step_budget
 from rowmill.errors import UnknownName
+from rowmill.forecast.blocks import BLOCK
 from rowmill.forecast.foretold import Foretold, Setting, foretell
 from rowmill.forecast.gathered import Gathered
 from rowmill.rows import Limits
-from rowmill.size import Gpu, ModelShape, find_gpus, read_shape
+from rowmill.shown.spans import duration
+from rowmill.size import Budget, Gpu, ModelShape, read_shape
 from rowmill.size.fit import Fit, fit
-from rowmill.size.gpus import TABLE, gpu_named
+from rowmill.size.gpus import TABLE, gpu_named, gpus_seen
+from rowmill.size.pool import pool_tokens
+from rowmill.size.shape import shape_of_gguf
+from rowmill.tokens.gguf_file import read_metadata
 
 ENGINES = ("vllm", "sglang", "transformers")
 """Engines whose steps the forecast plays; others are forecast where a GPU is named for them."""
 FIRST_TOKENS = 4096
 """Taken for the longest row before any is read."""
 CORES_A_GPU = 16
+PINNED = (
+    *("seats", "max_num_batched_tokens", "gpu_memory_utilization", "replicas"),
+    *("kv_cache_memory_bytes", "num_gpu_blocks_override"),
+)
+"""Settings that are looked at with and without."""
+WORTH_SAYING = 0.05
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -48,10 +60,15 @@ def places_of(job: Job) -> list[Place]:
         return [named_place(job.plan.gpu)]
     if job.engine.name not in ENGINES:
         return []
-    found = find_gpus()
+    found = gpus_here()
     if found:
         return [Place(found[0], len(found), is_here=True)]
     return [Place(gpu, 1) for gpu in filter(None, map(gpu_named, TABLE))]
+
+
+def gpus_here() -> tuple[Gpu, ...]:
+    """The GPUs of this process."""
+    return gpus_seen(os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def named_place(text: str) -> Place:
@@ -82,36 +99,103 @@ def limits_at(job: Job, limits: Limits, place: Place) -> Limits:
     )
 
 
-def prospects(job: Job, gathered: Gathered, limits: Limits) -> Iterator[Foretold]:
-    """A forecast for each place; a model that does not fit has no seconds there."""
+def prospects(
+    job: Job, gathered: Gathered, limits: Limits, *, rows: int | None = None
+) -> Iterator[Foretold]:
+    """A forecast for each place; a model that does not fit has no seconds there.
+
+    Args:
+        rows: there are in all; None: those that were gathered.
+    """
     shape = shape_of_model(job.engine)
     if shape is None or not gathered.totals.rows:
         return
     places = places_of(job)
     for place in places:
         fitted = _fit(job, shape, place, longest=gathered.high.longest_row)
-        setting = Setting(
-            shape=shape,
-            gpu=place.gpu,
-            fit=fitted,
-            budget=step_budget(job.engine.options, place.gpu, job.engine.seats),
-            gpus=place.number,
-            cores=_cores(place),
-            shares_prefixes=limits.shares_prefixes,
-            gpu_hour=job.plan.gpu_hour or 0.0,
-        )
-        yield foretell(gathered, setting, is_brief=len(places) > 1)
+        setting = _setting(job, shape, place, fitted, limits)
+        yield foretell(gathered, setting, rows=rows, is_brief=len(places) > 1)
+
+
+def advice(job: Job, gathered: Gathered, limits: Limits) -> Iterator[str]:
+    """What settings of the job cost, each against what is usual where it is left out; nothing where it costs nothing."""
+    shape, places = shape_of_model(job.engine), places_of(job)
+    if shape is None or len(places) != 1 or not gathered.totals.rows:
+        return
+    place, longest = places[0], gathered.high.longest_row
+    now = _seconds(job, gathered, shape, place, limits)
+    for name in PINNED:
+        value = job.engine.seats if name == "seats" else job.engine.options.get(name)
+        if value is None:
+            continue
+        engine = {k: v for k, v in job.engine.model_dump().items() if k != name}
+        without = job.model_copy(update={"engine": EngineConfig.model_validate(engine)})
+        usual = _seconds(without, gathered, shape, place, limits)
+        if now > (1 + WORTH_SAYING) * usual > 0:
+            yield (
+                f"`engine.{name} = {value}` makes it {duration(now)}; left out, it is {duration(usual)}"
+            )
+    given = job.engine.max_model_len
+    if given and given >= 2 * longest:
+        yield f"`engine.max_model_len = {given}`: no row takes more than {longest:,} tokens, prompt and answer"
+
+
+def _seconds(
+    job: Job, gathered: Gathered, shape: ModelShape, place: Place, limits: Limits
+) -> float:
+    fitted = _fit(job, shape, place, longest=gathered.high.longest_row)
+    if not fitted.parallel:
+        return 0.0
+    setting = _setting(job, shape, place, fitted, limits)
+    return foretell(gathered, setting, is_brief=True).seconds
+
+
+def _setting(job: Job, shape: ModelShape, place: Place, fitted: Fit, limits: Limits) -> Setting:
+    return Setting(
+        shape=shape,
+        gpu=place.gpu,
+        fit=fitted,
+        budget=step_budget(job.engine.options, place.gpu, job.engine.seats),
+        gpus=place.number,
+        cores=_cores(place),
+        shares_prefixes=limits.shares_prefixes,
+        gpu_hour=job.run.gpu_hour_price or 0.0,
+    )
 
 
 def shape_of_model(engine: EngineConfig) -> ModelShape | None:
-    """The shape of the job's model, where a folder here tells it."""
+    """The shape of the job's model, where a folder or a GGUF file here tells it."""
     path = Path(engine.model).expanduser() if engine.model else None
-    return read_shape(path) if path is not None and path.is_dir() else None
+    if path is None or not path.exists():
+        return None
+    if path.suffix == ".gguf":
+        return shape_of_gguf(read_metadata(path), path.stat().st_size)
+    return read_shape(path) if path.is_dir() else None
 
 
 def _fit(job: Job, shape: ModelShape, place: Place, *, longest: int) -> Fit:
-    budget = step_budget(job.engine.options, place.gpu, job.engine.seats)
-    return fit(shape, place.gpu, budget, longest_tokens=longest, cores=_cores(place))
+    options = job.engine.options
+    budget = step_budget(options, place.gpu, job.engine.seats)
+    found = fit(shape, place.gpu, budget, longest_tokens=longest, cores=_cores(place))
+    return _pinned(found, options, shape, place.gpu, budget) if found.parallel else found
+
+
+def _pinned(
+    found: Fit, options: Mapping[str, Any], shape: ModelShape, gpu: Gpu, budget: Budget
+) -> Fit:
+    """With what the job says of replicas and of the KV cache."""
+    number, pool = found.replicas, found.pool_tokens
+    if isinstance(options.get("replicas"), int):
+        number = max(1, options["replicas"])
+        pool = pool_tokens(shape, gpu, budget, replicas=number)
+    if options.get("kv_cache_memory_bytes"):
+        pool = int(options["kv_cache_memory_bytes"]) // found.kv_token_bytes // number
+    if options.get("num_gpu_blocks_override"):
+        number, pool = 1, int(options["num_gpu_blocks_override"]) * BLOCK
+    reasons = dict(found.reasons)
+    if (number, pool) != (found.replicas, found.pool_tokens):
+        reasons["replicas"] = f"{number} a GPU, each with {pool:,} tokens of KV cache: as given"
+    return msgspec.structs.replace(found, replicas=number, pool_tokens=pool, reasons=reasons)
 
 
 def _cores(place: Place) -> float:

@@ -32,7 +32,7 @@ from rowmill.forecast.words import forecast_lines
 from rowmill.journal import error_shape
 from rowmill.pipeline import Stations, TaskRows, Window
 from rowmill.plan import Lever
-from rowmill.prospect import limits_at, places_of, prospects
+from rowmill.prospect import advice, limits_at, places_of, prospects
 from rowmill.read import open_source
 from rowmill.rows import Outcome
 from rowmill.storage import open_storage
@@ -66,6 +66,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     levers: list[Lever]
     forecasts: list[Foretold]
     """For the GPUs here or those named, else one of each kind; empty for engines without GPUs."""
+    advice: list[str]
+    """Settings that cost time, by how much."""
     reasons: dict[str, str]
     notes: list[str]
     exit_code: int
@@ -87,6 +89,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             yield f"control   {_count(self.control_rows, 'row')} with the model's control tokens in the data"
         yield from (f"plan      {lever.name}: {lever.reason}" for lever in self.levers)
         yield from forecast_lines(self.forecasts)
+        yield from (f"advice    {text}" for text in self.advice)
         yield from (f"setting   {name}: {why}" for name, why in self.reasons.items())
         yield from self._bad_lines()
         if self.refused:
@@ -204,6 +207,7 @@ class _Tally:
             # Those of the order are decided once a window, before it is cut to pieces.
             levers=list({**stations.levers, **self._levers}.values()),
             forecasts=self._forecasts(opened),
+            advice=self._advice(opened),
             reasons=opened.record.reasons,
             notes=opened.notes,
             exit_code=2 if refused else 4 if num_bad else 0,
@@ -214,6 +218,11 @@ class _Tally:
         if self._gathered is None:
             return []
         return list(prospects(opened.words.job, self._gathered, opened.words.limits))
+
+    def _advice(self, opened: Opened) -> list[str]:
+        if self._gathered is None:
+            return []
+        return list(advice(opened.words.job, self._gathered, opened.words.limits))
 
 
 def _percentiles(lengths: Lengths) -> dict[str, int]:

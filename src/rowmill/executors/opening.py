@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from rowmill.config import Job
 from rowmill.errors import BadJob, ConfigError, InputChanged, RunMismatch
 from rowmill.events import MAX_NAMED_FILES, Listener, Note, Planned
 from rowmill.executors.identity import identity
+from rowmill.executors.profiles import profiled
 from rowmill.executors.reasons import reasons, versions
 from rowmill.executors.spools import keep_spools, spool_folder
 from rowmill.measure import Measure, has_template, open_measure
@@ -66,7 +67,7 @@ def understand(job: Job) -> Words:
     mistakes = engines.check_options(job.engine)
     if mistakes:
         raise BadJob(where="[engine]", mistakes=mistakes)
-    job = job.model_copy(update={"engine": engines.resolve(job.engine)})
+    job = profiled(job.model_copy(update={"engine": engines.resolve(job.engine)}))
     limits = engines.declare(job.engine)
     tokenizer = open_tokenizer(job.engine)
     # Behind an endpoint is a server that renders by itself.
@@ -291,7 +292,9 @@ def check_input(opened: Opened, tasks: list[int]) -> None:
         raise InputChanged(path=next(iter(moved)))
 
 
-def planned_event(opened: Opened, stations: Stations, *, resumed: int) -> Planned:
+def planned_event(
+    opened: Opened, stations: Stations, *, resumed: int, forecast: Sequence[str] = ()
+) -> Planned:
     """What is known before the engine starts, for people."""
     return Planned(
         engine=opened.words.limits.about or opened.words.job.engine.name,
@@ -303,6 +306,7 @@ def planned_event(opened: Opened, stations: Stations, *, resumed: int) -> Planne
         bad=stations.num_rejected,
         prompt_tokens=stations.num_tokens,
         levers=[(lever.name, lever.reason) for lever in stations.levers.values()],
+        forecast=list(forecast),
         reasons=opened.record.reasons,
         notes=opened.notes,
     )

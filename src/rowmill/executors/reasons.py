@@ -11,8 +11,10 @@ import platform
 
 from rowmill import engines
 from rowmill.config import Job
+from rowmill.executors.profiles import profile_reason
 from rowmill.record import Cut
 from rowmill.rows import Limits
+from rowmill.size.profiles import PROFILES
 
 VERSIONED = (
     *("rowmill", "msgspec", "tokenizers", "xllamacpp", "aiohttp", "jsonschema-rs"),
@@ -36,14 +38,20 @@ def reasons(job: Job, limits: Limits, cut_: Cut) -> dict[str, str]:
             if given
             else "a hundredth of the rows, but 1,000 at least and 50,000 at most"
         ),
-        "seats": f"{seats}: {_said(engine.seats)}",
+        "seats": f"{seats}: {_seats_said(job)}",
     }
-    replicas = engines.place(engine).reason
-    return {**told, "replicas": replicas} if replicas else told
+    more = {"replicas": engines.place(engine).reason, "plan.profile": profile_reason(job)}
+    return told | {name: why for name, why in more.items() if why}
 
 
 def _said(given: int | None) -> str:
     return "what the engine declares" if given is None else "given"
+
+
+def _seats_said(job: Job) -> str:
+    if job.engine.seats is not None and job.engine.seats == PROFILES[job.plan.profile].seats:
+        return f'usual for `plan.profile = "{job.plan.profile}"`'
+    return _said(job.engine.seats)
 
 
 def versions() -> dict[str, str]:

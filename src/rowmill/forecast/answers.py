@@ -12,8 +12,8 @@ import numpy as np
 from rowmill.forecast.blocks import Counts
 from rowmill.rows import Prompts, Sampling
 
-UNLIMITED_TOKENS = 256
-"""Taken for rows that nothing limits."""
+UNLIMITED_LOW, UNLIMITED_TOKENS = 32, 256
+"""Taken for rows that nothing but the context limits."""
 LOW, USUAL = 0.1, 0.5
 """Parts of `max_tokens` that answers take at the least and usually, where they end by themselves."""
 SHORT_TOKENS = 16
@@ -30,9 +30,10 @@ class Answers(msgspec.Struct):
 
 def answers_of(prompts: Prompts) -> Answers:
     """What the rows of a batch may answer."""
+    of = np.array(prompts.sampling_of, np.int64)
     most = np.array(prompts.max_tokens, np.int64)
     most[most == 0] = UNLIMITED_TOKENS
-    of = np.array(prompts.sampling_of, np.int64)
+    is_free = np.array([s.max_tokens is None for s in prompts.samplings] or [True])[of]
     fixed = [_fixed(sampling) for sampling in prompts.samplings]
     caps = np.array([cap for cap, _ in fixed] or [0], np.int64)[of]
     exact = np.array([is_exact for _, is_exact in fixed] or [False])[of]
@@ -40,12 +41,13 @@ def answers_of(prompts: Prompts) -> Answers:
     most = np.where(caps > 0, np.minimum(most, caps), most)
     exact = exact | (most <= SHORT_TOKENS)
 
-    def part(share: float) -> Counts:
-        return many * np.where(exact, most, np.maximum(1, np.rint(most * share))).astype(
-            np.int64
-        )
+    def part(share: float, free: int) -> Counts:
+        some = np.maximum(1, np.rint(most * share)).astype(np.int64)
+        some = np.where(is_free, np.minimum(most, free), some)
+        found: Counts = many * np.where(exact, most, some)
+        return found
 
-    return Answers(part(LOW), part(USUAL), part(1.0))
+    return Answers(part(LOW, UNLIMITED_LOW), part(USUAL, UNLIMITED_TOKENS), many * most)
 
 
 def _fixed(sampling: Sampling) -> tuple[int, bool]:

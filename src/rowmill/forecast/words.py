@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rowmill.forecast.foretold import Foretold
+from rowmill.shown.spans import duration
 
 LEAST_GAIN = 0.02
 
@@ -20,6 +21,16 @@ def forecast_lines(forecasts: Sequence[Foretold]) -> Iterator[str]:
     elif forecasts:
         yield "forecast  no GPU here: one of each kind; `--set plan.gpu=NAME` tells one in full"
         yield from (f"  {_in_short(one)}" for one in forecasts)
+
+
+def brief_lines(one: Foretold) -> Iterator[str]:
+    """What a run says of itself before it begins."""
+    if not one.fit.parallel:
+        yield f"the model does not fit on {one.fit.gpu}, on eight of them neither"
+        return
+    yield f"{_time(one)}; {_bounds(one)}"
+    if one.bounds.hit_rate > LEAST_GAIN:
+        yield _hits(one)
 
 
 def _in_short(one: Foretold) -> str:
@@ -35,11 +46,7 @@ def _in_full(one: Foretold) -> Iterator[str]:
     if not one.fit.parallel:
         yield f"forecast  the model does not fit on {one.fit.gpu}, on eight of them neither"
         return
-    price = f", costs {one.price:,.2f}" if one.price else ""
-    yield (
-        f"forecast  {duration(one.seconds)} ({duration(one.low_s)} to {duration(one.high_s)}) on"
-        f" {one.gpus} x {one.fit.gpu}, {one.gpu_hours:.3g} GPU hours{price}"
-    )
+    yield f"forecast  {_time(one)}"
     yield f"bounds    {_bounds(one)}"
     if one.bounds.hit_rate > LEAST_GAIN:
         yield f"cache     {_hits(one)}"
@@ -48,6 +55,14 @@ def _in_full(one: Foretold) -> Iterator[str]:
     if one.preemptions:
         yield f"kv        {one.preemptions:,} rows give way for want of KV cache and are computed again"
     yield from (f"size      {name}: {why}" for name, why in one.fit.reasons.items())
+
+
+def _time(one: Foretold) -> str:
+    price = f", costs {one.price:,.2f}" if one.price else ""
+    return (
+        f"{duration(one.seconds)} ({duration(one.low_s)} to {duration(one.high_s)}) on"
+        f" {one.gpus} x {one.fit.gpu}, {one.gpu_hours:.3g} GPU hours{price}"
+    )
 
 
 def _bounds(one: Foretold) -> str:
@@ -75,12 +90,3 @@ def _gain(one: Foretold) -> str:
     if gain < LEAST_GAIN:
         return "no gain here: the order of the input takes as long"
     return f"the planned one is {gain:.0%} faster than that of the input ({duration(one.file_seconds)})"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them."""
-    if seconds < 100:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 360_000 else f"{seconds / 86400:.1f} days"

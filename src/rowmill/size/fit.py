@@ -48,16 +48,15 @@ def fit(
         cores: processors beside one group of GPUs.
     """
     parallel = budget.tensor_parallel
-    pool = _pool(shape, gpu, budget, parallel)
+    pool = _pool(shape, gpu, budget, parallel, longest_tokens)
     while pool < longest_tokens and parallel < MOST_PARALLEL:
         parallel *= 2
-        pool = _pool(shape, gpu, budget, parallel)
+        pool = _pool(shape, gpu, budget, parallel, longest_tokens)
     does_fit = pool >= longest_tokens
     replicas, why = 1, ""
     if does_fit and parallel == 1:
         replicas, why = number_for(shape, gpu, budget, cores)
-        budget_each = msgspec.structs.replace(budget)
-        pool = pool_tokens(shape, gpu, budget_each, replicas=replicas)
+        pool = pool_tokens(shape, gpu, budget, replicas=replicas, row_tokens=longest_tokens)
     weights = shape.weight_bytes(dtype=budget.dtype, quantization=budget.quantization)
     a_token = shape.kv_bytes(kv_dtype=budget.kv_dtype, dtype=budget.dtype)
     return Fit(
@@ -75,8 +74,9 @@ def fit(
     )
 
 
-def _pool(shape: ModelShape, gpu: Gpu, budget: Budget, parallel: int) -> int:
-    return pool_tokens(shape, gpu, msgspec.structs.replace(budget, tensor_parallel=parallel))
+def _pool(shape: ModelShape, gpu: Gpu, budget: Budget, parallel: int, row_tokens: int) -> int:
+    wider = msgspec.structs.replace(budget, tensor_parallel=parallel)
+    return pool_tokens(shape, gpu, wider, row_tokens=row_tokens)
 
 
 def _reasons(
@@ -95,6 +95,10 @@ def _reasons(
         else f"2 x {shape.layers} layers x {shape.kv_heads} KV heads x {shape.head_size} values"
     )
     share = f"{budget.memory_share:.0%} of {gpu.memory_bytes / 2**30:.0f} GiB"
+    if shape.window_layers:
+        cache += f"; {shape.window_layers} of the layers keep {shape.window:,} tokens at most"
+    if shape.stateful_layers:
+        cache += f"; {shape.stateful_layers} of the layers keep a state of fixed size"
     found = {
         "weights": f"{weights / 1e9:.1f} GB: {shape.params / 1e9:.2f} billion parameters",
         "kv cache": f"{a_token:,} bytes a token ({cache}); {pool:,} tokens of it in {share} beside the weights",

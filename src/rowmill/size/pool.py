@@ -42,9 +42,15 @@ def pool_bytes(shape: ModelShape, gpu: Gpu, budget: Budget, *, replicas: int = 1
     return int(budget.memory_share * gpu.memory_bytes) // replicas - fixed
 
 
-def pool_tokens(shape: ModelShape, gpu: Gpu, budget: Budget, *, replicas: int = 1) -> int:
-    """Tokens that the KV cache of one replica holds; 0 where the model does not fit."""
-    a_token = shape.kv_bytes(kv_dtype=budget.kv_dtype, dtype=budget.dtype)
+def pool_tokens(
+    shape: ModelShape, gpu: Gpu, budget: Budget, *, replicas: int = 1, row_tokens: int = 0
+) -> int:
+    """Tokens that the KV cache of one replica holds; 0 where the model does not fit.
+
+    Args:
+        row_tokens: of a usual row: of models with windows, longer rows take less a token.
+    """
+    a_token = shape.kv_bytes(kv_dtype=budget.kv_dtype, dtype=budget.dtype, tokens=row_tokens)
     if not shape.latent:
         a_token //= min(budget.tensor_parallel, shape.kv_heads)
     return max(0, pool_bytes(shape, gpu, budget, replicas=replicas) // max(a_token, 1))

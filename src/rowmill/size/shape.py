@@ -1,9 +1,11 @@
-"""config.json -> ModelShape: parameters, and bytes of KV cache a token.
+"""config.json, or a GGUF file's metadata -> ModelShape: parameters, and bytes of KV cache a token.
 
 Promises: grouped queries are counted as such: 2 x layers x KV heads x head size x bytes, not 2 x layers x hidden size;
-latent attention (MLA) as one vector a layer without the factor 2. A shape that is not understood is None, never a guess.
+latent attention (MLA) as one vector a layer without the factor 2; layers with a window stop growing at it, layers
+without attention keep a state of fixed size. A shape that is not understood is None, never a guess.
 Knows nothing of: weights on the disk.
-Source: vLLM's page size, and its own for latent attention; Qwen2.5-7B has 57,344 bytes a token.
+Source: vLLM's page size, and its own for latent attention; Qwen2.5-7B has 57,344 bytes a token. Which layers have
+windows: `layer_types` of transformers since 4.53, before it the patterns of Gemma 2 (every second) and 3 (five of six).
 """
 
 from __future__ import annotations
@@ -41,6 +43,13 @@ class ModelShape(msgspec.Struct, frozen=True):
     """Of a mixture: how many there are; 0 for a dense model."""
     experts_used: int = 0
     expert_size: int = 0
+    window: int = 0
+    """Tokens that layers with a sliding window look back."""
+    window_layers: int = 0
+    stateful_layers: int = 0
+    """Layers without attention: linear ones, state spaces."""
+    file_bytes: int = 0
+    """Of weights in a file that is loaded as it is, a GGUF one; 0: they follow from the parameters."""
 
     @property
     def embedding_params(self) -> int:
@@ -66,16 +75,27 @@ class ModelShape(msgspec.Struct, frozen=True):
 
     def weight_bytes(self, *, dtype: str = "", quantization: str = "") -> int:
         """Memory of the weights."""
+        if self.file_bytes:
+            return self.file_bytes
         width = BYTES_OF.get(dtype or self.dtype, 2)
         bits = QUANTIZED_BITS.get(quantization or self.quantization, 8 * width)
         return self.embedding_params * width + self.linear_params * bits // 8
 
-    def kv_bytes(self, *, kv_dtype: str = "", dtype: str = "") -> int:
-        """Bytes of KV cache a token."""
+    def kv_bytes(self, *, kv_dtype: str = "", dtype: str = "", tokens: int = 0) -> int:
+        """Bytes of KV cache a token.
+
+        Args:
+            tokens: of a row: the mean over its tokens, as layers with windows stop growing; 0: while all grow.
+        """
         width = 1 if kv_dtype.startswith("fp8") else BYTES_OF.get(dtype or self.dtype, 2)
+        growing = self.layers - self.stateful_layers
         if self.latent:
-            return self.layers * self.latent * width
-        return 2 * self.layers * self.kv_heads * self.head_size * width
+            return growing * self.latent * width
+        a_layer = 2 * self.kv_heads * self.head_size * width
+        if not self.window_layers or tokens <= self.window:
+            return growing * a_layer
+        windows = self.window_layers * self.window / tokens
+        return int((growing - self.window_layers + windows) * a_layer)
 
     @property
     def _attention_params(self) -> int:
@@ -91,7 +111,10 @@ class ModelShape(msgspec.Struct, frozen=True):
 
 
 def read_shape(model: str | Path) -> ModelShape | None:
-    """The shape of the model in a folder; None where there is no config.json, or one that is not understood."""
+    """The shape of the model in a folder; None where there is no config.json, or one that is not understood.
+
+    A GGUF file is read by who reads such files: `shape_of_gguf`.
+    """
     path = Path(model).expanduser() / "config.json"
     try:
         config = msgspec.json.decode(path.read_bytes())
@@ -129,9 +152,69 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape | None:
             ),
             experts_used=int(config.get("num_experts_per_tok") or 0),
             expert_size=int(config.get("moe_intermediate_size") or 0),
+            window=_window(config),
+            window_layers=_layers_of(config, "sliding_attention", "chunked_attention"),
+            stateful_layers=_layers_of(config, "linear_attention", "mamba", "conv"),
         )
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def shape_of_gguf(told: Mapping[str, Any], file_bytes: int) -> ModelShape | None:
+    """The shape that a GGUF file's metadata tells of.
+
+    Args:
+        told: its key-value pairs.
+        file_bytes: its size: weights are loaded as they lie in it.
+    """
+    name = told.get("general.architecture")
+    name = name.decode() if isinstance(name, bytes) else str(name)
+
+    def number(key: str, other: int = 0) -> int:
+        value = told.get(f"{name}.{key}", other)
+        return int(max(value) if isinstance(value, list) else value or other)
+
+    heads, hidden = number("attention.head_count"), number("embedding_length")
+    if not (heads and hidden and number("block_count")):
+        return None
+    return ModelShape(
+        layers=number("block_count"),
+        hidden=hidden,
+        intermediate=number("feed_forward_length", 4 * hidden),
+        heads=heads,
+        kv_heads=number("attention.head_count_kv", heads),
+        head_size=number("attention.key_length", hidden // heads),
+        vocabulary=len(told.get("tokenizer.ggml.tokens") or ()) or number("vocab_size"),
+        is_tied=True,
+        max_tokens=number("context_length"),
+        dtype="float16",
+        experts=number("expert_count"),
+        experts_used=number("expert_used_count"),
+        expert_size=number("expert_feed_forward_length"),
+        file_bytes=file_bytes,
+    )
+
+
+def _window(config: Mapping[str, Any]) -> int:
+    """Tokens that layers with a window look back; 0 where no layer has one."""
+    if config.get("use_sliding_window") is False:
+        return 0
+    return int(config.get("sliding_window") or config.get("attention_chunk_size") or 0)
+
+
+def _layers_of(config: Mapping[str, Any], *kinds: str) -> int:
+    """How many layers are of these kinds."""
+    listed = config.get("layer_types")
+    if isinstance(listed, list):
+        found = sum(kind in kinds for kind in listed)
+        return found if "sliding_attention" not in kinds or _window(config) else 0
+    if "sliding_attention" not in kinds or not _window(config):
+        return 0
+    layers = int(config["num_hidden_layers"])
+    every = {"gemma2": 2, "gemma3_text": 6, "gemma3": 6}.get(str(config.get("model_type")), 0)
+    every = int(config.get("sliding_window_pattern") or every)
+    # Of so many layers one sees all; where no pattern is told, none does.
+    return layers - layers // every if every else layers
 
 
 def _rope_size(config: Mapping[str, Any]) -> int:
