@@ -1,0 +1,168 @@
+"""The fault campaign: episodes until so many faults were seen to take effect, and a table of them.
+
+python -m tests.chaos.campaign --faults 1000 --seed 1 --out FILE     a line of JSON an episode, then the table
+python -m tests.chaos.campaign --sum FILE ...                        the table of several runs
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cases.small_disk import small_disk
+from tests.chaos import strikes
+from tests.chaos.scene import Scene, Toll
+from tests.chaos.schedule import LANES, Episode, Lane, draw_episode
+from tests.chaos.scripts import Script
+from tests.chaos.sharing import strike_pair
+from tests.kill.left import Broken
+from tests.kill.small_job import SOURCE, draw_job
+from tests.kill.trials import ended
+
+STRIKES = {
+    "parent killed": strikes.parent_killed,
+    "torn tail": strikes.torn_tail,
+    "both killed": strikes.both_killed,
+    "engine killed": strikes.engine_killed,
+    "engine stopped": strikes.engine_stopped,
+    "second start": strikes.second_start,
+    "file size limit": strikes.file_size_limit,
+    "disk full": strikes.disk_full,
+}
+DISK_SIZE = "4m"
+MOST_BROKEN = 5
+
+
+def run_episode(episode: Episode, folder: Path, *, source: Path = SOURCE) -> Toll:
+    """Run a job through its faults to its end, and see that every row came out once and right.
+
+    Raises:
+        Broken: a promise did not hold.
+    """
+    job = draw_job(
+        episode.rng,
+        folder,
+        source=source,
+        settings=episode.settings,
+        has_equals=episode.has_equals,
+        kind=episode.kind,
+    )
+    script = Script(episode, job)
+    scene = Scene(script.job, killers=script.killers)
+    with ExitStack() as stack:
+        if episode.lane == "small disk":
+            stack.enter_context(small_disk(job.out, size=DISK_SIZE))
+        stack.enter_context(ended(job))
+        if episode.lane == "shared":
+            strike_pair(scene, episode.strikes)
+        for strike in episode.strikes if episode.lane != "shared" else ():
+            STRIKES[strike.fault](scene, strike)
+        scene.end()
+        script.count(scene)
+        scene.check_bound()
+    return scene.toll
+
+
+def told(episode: Episode, folder: Path) -> dict[str, Any]:
+    """An episode, run and told as one line; the folder of one that found a broken promise is kept."""
+    line: dict[str, Any] = {
+        "seed": episode.seed,
+        "number": episode.number,
+        "lane": episode.lane,
+    }
+    began = time.monotonic()
+    try:
+        line |= vars(run_episode(episode, folder / "job"))
+    except Broken as broken:
+        line |= {"broken": str(broken), "folder": str(folder)}
+    except pytest.skip.Exception as skipped:
+        line["skipped"] = str(skipped)
+    if "broken" not in line:
+        shutil.rmtree(folder)
+    return line | {"seconds": round(time.monotonic() - began, 2)}
+
+
+def table(lines: Iterable[dict[str, Any]]) -> str:
+    """Faults by kind, and what they came to, in Markdown."""
+    episodes = list(lines)
+    seen, unseen = (
+        sum((Counter(line.get(name, {})) for line in episodes), Counter[str]())
+        for name in ("observed", "unseen")
+    )
+    rows = [f"| {fault} | {seen[fault]} | {unseen[fault]} |" for fault in sorted(seen | unseen)]
+    rows.append(f"| all | {seen.total()} | {unseen.total()} |")
+    repeated, allowed = (
+        sum(line.get(name, 0) for line in episodes) for name in ("repeated", "allowed")
+    )
+    broken = [line for line in episodes if "broken" in line]
+    rows += [
+        "",
+        f"{len(episodes)} episodes of seed {', '.join(sorted({str(e['seed']) for e in episodes}))},"
+        f" {sum(line['seconds'] for line in episodes):,.0f} s; broken promises: {len(broken)};"
+        f" rows repeated {repeated:,}, allowed {allowed:,};"
+        f" skipped: {sum('skipped' in line for line in episodes)}",
+    ]
+    return "\n".join(["| fault | seen | not seen |", "|---|---|---|", *rows]) + "\n"
+
+
+def campaign(
+    *, seed: int, faults: int, first: int = 0, lanes: Sequence[Lane] = (), most: int = 10**6
+) -> Iterator[dict[str, Any]]:
+    """Episodes one after the other, until so many faults were seen, or some promises broken."""
+    num_seen = num_broken = 0
+    for number in range(first, first + most):
+        lane = lanes[number % len(lanes)] if lanes else None
+        folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+        line = told(draw_episode(seed, number, lane), folder)
+        yield line
+        num_seen += sum(line.get("observed", {}).values())
+        num_broken += "broken" in line
+        if num_seen >= faults or num_broken >= MOST_BROKEN:
+            return
+
+
+def main(words: list[str]) -> int:
+    """The command. Returns: 1 where a promise was broken."""
+    asked = _asked(words)
+    if asked.sum:
+        lines = [json.loads(row) for path in asked.sum for row in path.open()]
+    else:
+        lines = []
+        for line in campaign(
+            seed=asked.seed, faults=asked.faults, first=asked.first, lanes=asked.lanes
+        ):
+            lines.append(line)
+            text = json.dumps(line, ensure_ascii=False) + "\n"
+            if "broken" in line:
+                sys.stderr.write(text)
+            if asked.out:
+                with asked.out.open("a") as out:
+                    out.write(text)
+    sys.stdout.write(table(lines))
+    return int(any("broken" in line for line in lines))
+
+
+def _asked(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", type=int, default=50, help="so many must be seen")
+    parser.add_argument("--first", type=int, default=0, help="number of the first episode")
+    parser.add_argument("--lanes", nargs="*", default=[], choices=LANES)
+    parser.add_argument("--out", type=Path, help="a line of JSON an episode is added to it")
+    parser.add_argument("--sum", type=Path, nargs="*", help="files that `--out` made: no runs")
+    return parser.parse_args(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,172 @@
+"""(seed, number) -> Episode: a small job and the faults that will strike it, drawn before anything runs.
+
+The same seed draws the same schedule: nothing here looks at a run. What a moment means on the disk is told in strikes.py.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tests.kill.small_job import NEVER, Kind
+
+Fault = Literal[
+    "parent killed",
+    "engine killed",
+    "both killed",
+    "torn tail",
+    "engine stopped",
+    "engine out of memory",
+    "row kills every engine",
+    "second start",
+    "file size limit",
+    "disk full",
+    "two workers",
+    "parent stopped",
+    "joined stopped",
+    "joined killed",
+]
+Sign = Literal["start", "engine", "starts", "commit", "results"]
+Lane = Literal["alone", "scripted", "shared", "small disk"]
+
+LANES: tuple[Lane, ...] = ("alone", "scripted", "shared", "small disk")
+ALONE: tuple[Fault, ...] = (
+    *("parent killed", "parent killed", "both killed", "both killed", "torn tail", "torn tail"),
+    *("engine killed", "engine killed", "engine stopped", "file size limit", "second start"),
+)
+SHARED: tuple[Fault, ...] = (
+    "parent stopped",
+    "joined stopped",
+    "joined killed",
+    "parent killed",
+)
+SIGNS: tuple[Sign, ...] = ("starts", "starts", "starts", "starts", "commit", "start", "engine")
+DEATHS_A_PARENT = 2
+"""A row in flight at more deaths of one parent's engines would rightly be blamed for them."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a fault strikes."""
+
+    sign: Sign
+    share: float
+    """`starts`: of the rows that no engine has started yet, so many must be started first."""
+    after_s: float
+    """A while after the sign."""
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One fault to be tried."""
+
+    fault: Fault
+    moment: Moment
+    hold_s: float
+    """How long what is stopped stays so."""
+    draw: int
+    """Seeds what is drawn from what lies there: where a file is torn."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One job and its faults, in order."""
+
+    seed: int
+    number: int
+    lane: Lane
+    kind: Kind
+    has_equals: bool
+    settings: dict[str, Any]
+    scripted: tuple[tuple[Fault, float], ...]
+    """Rows that kill their engine: how, and where they stand, as a share of the input."""
+    strikes: tuple[Strike, ...]
+
+    @property
+    def rng(self) -> random.Random:
+        """Draws the job itself."""
+        return random.Random(f"chaos {self.seed} {self.number} job")
+
+
+def draw_episode(seed: int, number: int, lane: Lane | None = None) -> Episode:
+    """The episode of this number. Lanes come in turns, those of one worker more often."""
+    rng = random.Random(f"chaos {seed} {number} {lane}")
+    lane = lane or ("alone", "shared", "alone", "scripted", "alone", "small disk")[number % 6]
+    scripted = _scripted(rng) if lane == "scripted" else ()
+    return Episode(
+        seed=seed,
+        number=number,
+        lane=lane,
+        kind=rng.choice(("jsonl", "jsonl", "jsonl", "jsonl.gz", "parquet")),
+        has_equals=not scripted and rng.random() < 0.4,
+        settings=_settings(rng, lane),
+        scripted=scripted,
+        strikes=tuple(_strikes(rng, lane)),
+    )
+
+
+def _settings(rng: random.Random, lane: Lane) -> dict[str, Any]:
+    seats, delay_s = rng.choice(((4, 0.008), (4, 0.012), (8, 0.02), (16, 0.04)))
+    settings: dict[str, Any] = {
+        "engine.seats": seats,
+        "engine.delay_s": delay_s,
+        # The seats are then all that is in flight: the tightest bound on what may be repeated.
+        "run.max_failed_after": NEVER,
+        "run.checkpoint_s": rng.choice((0.1, 1.0)),
+        "plan.window_rows": rng.choice((50, 8192)),
+        "run.task_rows": rng.choice((50, 70, 100)),
+    }
+    if lane == "shared":
+        # A worker claims what it reads ahead: so that it leaves something to another, it must read little.
+        settings |= {"run.lease_s": 0.4, "run.task_rows": 20, "plan.window_rows": 8}
+        settings |= {"validate.first_rows": 20, "engine.seats": 4, "engine.delay_s": 0.06}
+    return settings
+
+
+def _scripted(rng: random.Random) -> tuple[tuple[Fault, float], ...]:
+    if rng.random() < 0.3:
+        return (("row kills every engine", rng.random()),)
+    # Far from each other: what is in flight at one is answered before the next.
+    early, late = rng.uniform(0, 0.4), rng.uniform(0.6, 1)
+    return (("engine out of memory", early), ("engine out of memory", late))
+
+
+def _strikes(rng: random.Random, lane: Lane) -> list[Strike]:
+    if lane == "shared":
+        faults = [rng.choice(SHARED) for _ in range(rng.randint(1, 3))]
+        return [_strike(rng, fault, ("starts", "starts", "commit")) for fault in faults]
+    if lane == "small disk":
+        faults = ["disk full"] * rng.randint(3, 5)
+        return [
+            _strike(rng, f, ("starts", "starts", "starts", "commit", "start")) for f in faults
+        ]
+    if lane == "scripted":
+        faults = [rng.choice(ALONE[:6]) for _ in range(rng.randint(0, 2))]
+        return [_strike(rng, fault, SIGNS) for fault in faults]
+    strikes: list[Strike] = []
+    engine_deaths = 0
+    for _ in range(rng.randint(4, 8)):
+        fault = rng.choice(ALONE)
+        is_engines = fault.startswith("engine")
+        if is_engines and engine_deaths == DEATHS_A_PARENT:
+            fault, is_engines = "parent killed", False
+        engine_deaths = engine_deaths + 1 if is_engines else 0
+        strikes.append(_strike(rng, fault, SIGNS))
+    if rng.random() < 0.5:
+        ending = Moment("results", 0, rng.choice((0, 0, 0.001, 0.01)))
+        strikes.append(Strike("parent killed", ending, 0, 0))
+    return strikes
+
+
+def _strike(rng: random.Random, fault: Fault, signs: tuple[Sign, ...]) -> Strike:
+    sign = rng.choice(signs)
+    if fault in {"engine killed", "engine stopped", "torn tail"}:
+        sign = rng.choice(("starts", "starts", "starts", "commit"))
+    after_s = {
+        "start": rng.uniform(0.05, 0.7),
+        "engine": rng.uniform(0, 0.3),
+        "commit": rng.choice((0, 0, 0.002, 0.01)),
+    }.get(sign, 0.0)
+    moment = Moment(sign, rng.uniform(0.02, 0.4), after_s)
+    return Strike(fault, moment, hold_s=rng.uniform(0.1, 0.4), draw=rng.randrange(2**32))
