@@ -7,13 +7,15 @@ python -m tests.chaos.campaign --sum FILE ...                        the table o
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,9 +28,11 @@ from tests.chaos.scene import Scene, Toll
 from tests.chaos.schedule import LANES, Episode, Lane, draw_episode
 from tests.chaos.scripts import Script
 from tests.chaos.sharing import strike_pair
+from tests.chaos.store import StoreScene, store_gone, store_scene
 from tests.kill.left import Broken
 from tests.kill.small_job import SOURCE, draw_job
 from tests.kill.trials import ended
+from tests.servers.s3_server import S3Server, seaweed
 
 STRIKES = {
     "parent killed": strikes.parent_killed,
@@ -39,13 +43,19 @@ STRIKES = {
     "second start": strikes.second_start,
     "file size limit": strikes.file_size_limit,
     "disk full": strikes.disk_full,
+    "store gone": store_gone,
 }
 DISK_SIZE = "4m"
 MOST_BROKEN = 5
 
 
-def run_episode(episode: Episode, folder: Path, *, source: Path = SOURCE) -> Toll:
+def run_episode(
+    episode: Episode, folder: Path, *, server: S3Server | None = None, source: Path = SOURCE
+) -> Toll:
     """Run a job through its faults to its end, and see that every row came out once and right.
+
+    Args:
+        server: for the lane `store`.
 
     Raises:
         Broken: a promise did not hold.
@@ -59,22 +69,29 @@ def run_episode(episode: Episode, folder: Path, *, source: Path = SOURCE) -> Tol
         kind=episode.kind,
     )
     script = Script(episode, job)
-    scene = Scene(script.job, killers=script.killers)
     with ExitStack() as stack:
         if episode.lane == "small disk":
             stack.enter_context(small_disk(job.out, size=DISK_SIZE))
-        stack.enter_context(ended(job))
-        if episode.lane == "shared":
+        scene = Scene(script.job, killers=script.killers)
+        if episode.lane == "store":
+            assert server is not None, "the lane `store` needs a server"
+            scene = stack.enter_context(
+                store_scene(episode, script.job, server, killers=script.killers)
+            )
+        stack.enter_context(ended(scene.job))
+        if episode.has_two_workers:
             strike_pair(scene, episode.strikes)
-        for strike in episode.strikes if episode.lane != "shared" else ():
+        for strike in () if episode.has_two_workers else episode.strikes:
             STRIKES[strike.fault](scene, strike)
         scene.end()
         script.count(scene)
+        if isinstance(scene, StoreScene):
+            scene.count_harms()
         scene.check_bound()
     return scene.toll
 
 
-def told(episode: Episode, folder: Path) -> dict[str, Any]:
+def told(episode: Episode, folder: Path, server: S3Server | None) -> dict[str, Any]:
     """An episode, run and told as one line; the folder of one that found a broken promise is kept."""
     line: dict[str, Any] = {
         "seed": episode.seed,
@@ -83,7 +100,7 @@ def told(episode: Episode, folder: Path) -> dict[str, Any]:
     }
     began = time.monotonic()
     try:
-        line |= vars(run_episode(episode, folder / "job"))
+        line |= vars(run_episode(episode, folder / "job", server=server))
     except Broken as broken:
         line |= {"broken": str(broken), "folder": str(folder)}
     except pytest.skip.Exception as skipped:
@@ -117,19 +134,29 @@ def table(lines: Iterable[dict[str, Any]]) -> str:
 
 
 def campaign(
-    *, seed: int, faults: int, first: int = 0, lanes: Sequence[Lane] = (), most: int = 10**6
+    *, seed: int, faults: int, first: int = 0, lanes: Sequence[Lane] = ()
 ) -> Iterator[dict[str, Any]]:
     """Episodes one after the other, until so many faults were seen, or some promises broken."""
     num_seen = num_broken = 0
-    for number in range(first, first + most):
-        lane = lanes[number % len(lanes)] if lanes else None
-        folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-        line = told(draw_episode(seed, number, lane), folder)
-        yield line
-        num_seen += sum(line.get("observed", {}).values())
-        num_broken += "broken" in line
-        if num_seen >= faults or num_broken >= MOST_BROKEN:
-            return
+    with contextlib.closing(_episodes(seed, first, lanes)) as lines:
+        for line in lines:
+            yield line
+            num_seen += sum(line.get("observed", {}).values())
+            num_broken += "broken" in line
+            if num_seen >= faults or num_broken >= MOST_BROKEN:
+                return
+
+
+def _episodes(seed: int, first: int, lanes: Sequence[Lane]) -> Generator[dict[str, Any]]:
+    """Episodes without an end, over one server."""
+    with ExitStack() as stack:
+        server: S3Server | None = None
+        for number in itertools.count(first):
+            episode = draw_episode(seed, number, lanes[number % len(lanes)] if lanes else None)
+            if episode.lane == "store" and server is None:
+                place = stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-s3-"))
+                server = stack.enter_context(seaweed(Path(place)))
+            yield told(episode, Path(tempfile.mkdtemp(prefix="chaos-")), server)
 
 
 def main(words: list[str]) -> int:

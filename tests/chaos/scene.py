@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tests.chaos.schedule import Moment
 from tests.kill import left
@@ -92,20 +93,23 @@ class Scene:
         return True
 
     def _due(self, moment: Moment) -> Due:
-        out = self.job.out
         if moment.sign == "start":
             return lambda: True
         if moment.sign == "engine":
             return lambda: bool(self.engines())
         if moment.sign == "results":
-            return lambda: SIGNS["results"](out) > 0
+            return lambda: self.written("results") > 0
         if moment.sign == "commit":
-            commits = SIGNS["commits"](out) + 1
-            return lambda: SIGNS["commits"](out) >= commits
+            commits = self.written("commits") + 1
+            return lambda: self.written("commits") >= commits
         started = self.started
         rows_left = len(self.job.rows) - len(started)
         wanted = started.total() + max(1, round(moment.share * rows_left))
         return lambda: self.started.total() >= wanted
+
+    def written(self, what: Literal["commits", "results"]) -> int:
+        """How many of these there are at the output; half-written results too."""
+        return SIGNS[what](self.job.out)
 
     def engines(self) -> list[int]:
         """Engines of this episode that are alive."""
@@ -114,16 +118,21 @@ class Scene:
 
     def note_death(self, *, torn_rows: Set[int] = frozenset()) -> None:
         """Rows in flight were lost with a process: they may be asked again, what is on the disk may not."""
+        self.look()
         self.toll.deaths += 1
         self.toll.torn_rows += len(torn_rows)
         # What is torn may have been kept through earlier deaths.
         self._kept = [(rows - torn_rows, started) for rows, started in self._kept]
         self._kept.append((left.rows_on_disk(self.job.out), self.started))
 
+    def look(self, folder: str = "") -> None:
+        """Have `job.out`, or a folder of it, show what lies at the output."""
+
     def end(self) -> None:
         """Let the run go to its end, and see that all is well."""
         while (worker := self.lead()) is not None:
             left.check_ended(self.job, worker)
+        self.look()
         left.check_whole(self.job, killers=self._killers)
         left.check_nobody_lives(self.job)
 
@@ -131,17 +140,19 @@ class Scene:
         """Count a fault, where its effect was seen."""
         (self.toll.observed if was_seen else self.toll.unseen)[fault] += 1
 
-    def token(self, worker: Worker) -> str:
-        """Of the run that the worker owns."""
-        if not self.until(lambda: bool(self.job.token()), worker):
-            told = f"the run never said its token: {worker.told()}"
-            raise Broken(told)
+    def token(self) -> str:
+        """Of the run that owns the output; empty where none says so yet."""
         return self.job.token()
+
+    def has_begun(self) -> bool:
+        """Whether others can join the run."""
+        return bool(self.token())
 
     def leases(self) -> dict[int, tuple[int, str]]:
         """Epoch and holder of every task that has had one."""
+        self.look("leases")
         found = {}
-        for file in (self.job.out / "leases").glob("*.json"):
+        for file in (self.job.out / "leases").glob("[0-9]*.json"):
             with contextlib.suppress(ValueError, FileNotFoundError):
                 lease = json.loads(file.read_bytes())
                 found[int(lease["task"])] = int(lease["epoch"]), str(lease["worker"])
@@ -149,8 +160,14 @@ class Scene:
 
     def commits(self) -> list[str]:
         """Who committed each task that is committed."""
+        self.look("commits")
         files = sorted((self.job.out / "commits").glob("*.json"))
         return [str(json.loads(file.read_bytes())["worker"]) for file in files]
+
+    @property
+    def lost_at_death(self) -> int:
+        """The most rows that are lost with a process: those in flight, and those that no checkpoint has."""
+        return self.job.most_in_flight
 
     def check_bound(self) -> None:
         """See that no row on the disk was asked again, and no more rows than the bound allows."""

@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tests.chaos.s3_proxy import Harm
 from tests.kill.small_job import NEVER, Kind
 
 Fault = Literal[
@@ -26,11 +27,26 @@ Fault = Literal[
     "parent stopped",
     "joined stopped",
     "joined killed",
+    "store gone",
+    "store: slow down",
+    "store: late",
+    "store: unanswered",
+    "store: cut",
+    "store: lost",
 ]
 Sign = Literal["start", "engine", "starts", "commit", "results"]
-Lane = Literal["alone", "scripted", "shared", "small disk"]
+Lane = Literal["alone", "scripted", "shared", "small disk", "store"]
 
-LANES: tuple[Lane, ...] = ("alone", "scripted", "shared", "small disk")
+LANES: tuple[Lane, ...] = ("alone", "scripted", "shared", "small disk", "store")
+TURNS: tuple[Lane, ...] = (
+    "alone",
+    "shared",
+    "store",
+    "alone",
+    "scripted",
+    "store",
+    "small disk",
+)
 ALONE: tuple[Fault, ...] = (
     *("parent killed", "parent killed", "both killed", "both killed", "torn tail", "torn tail"),
     *("engine killed", "engine killed", "engine stopped", "file size limit", "second start"),
@@ -41,6 +57,12 @@ SHARED: tuple[Fault, ...] = (
     "joined killed",
     "parent killed",
 )
+AT_STORE: tuple[Fault, ...] = (
+    *("parent killed", "parent killed", "both killed", "engine killed", "engine stopped"),
+    "store gone",
+)
+HARMS: tuple[Harm, ...] = ("slow down", "slow down", "late", "unanswered", "cut", "lost")
+HARMED_SHARE, MOST_REQUESTS = 0.06, 3000
 SIGNS: tuple[Sign, ...] = ("starts", "starts", "starts", "starts", "commit", "start", "engine")
 DEATHS_A_PARENT = 2
 """A row in flight at more deaths of one parent's engines would rightly be blamed for them."""
@@ -82,6 +104,9 @@ class Episode:
     scripted: tuple[tuple[Fault, float], ...]
     """Rows that kill their engine: how, and where they stand, as a share of the input."""
     strikes: tuple[Strike, ...]
+    has_two_workers: bool
+    harms: tuple[tuple[int, Harm], ...] = ()
+    """Requests to the store, counted from 0, that come to harm."""
 
     @property
     def rng(self) -> random.Random:
@@ -92,21 +117,29 @@ class Episode:
 def draw_episode(seed: int, number: int, lane: Lane | None = None) -> Episode:
     """The episode of this number. Lanes come in turns, those of one worker more often."""
     rng = random.Random(f"chaos {seed} {number} {lane}")
-    lane = lane or ("alone", "shared", "alone", "scripted", "alone", "small disk")[number % 6]
+    lane = lane or TURNS[number % len(TURNS)]
     scripted = _scripted(rng) if lane == "scripted" else ()
+    has_two = lane == "shared" or (lane == "store" and rng.random() < 0.3)
     return Episode(
         seed=seed,
         number=number,
         lane=lane,
         kind=rng.choice(("jsonl", "jsonl", "jsonl", "jsonl.gz", "parquet")),
         has_equals=not scripted and rng.random() < 0.4,
-        settings=_settings(rng, lane),
+        settings=_settings(rng, lane, has_two=has_two),
         scripted=scripted,
-        strikes=tuple(_strikes(rng, lane)),
+        strikes=tuple(_strikes(rng, lane, has_two=has_two)),
+        has_two_workers=has_two,
+        harms=_harms(rng) if lane == "store" else (),
     )
 
 
-def _settings(rng: random.Random, lane: Lane) -> dict[str, Any]:
+def _harms(rng: random.Random) -> tuple[tuple[int, Harm], ...]:
+    numbers = [n for n in range(MOST_REQUESTS) if rng.random() < HARMED_SHARE]
+    return tuple((number, rng.choice(HARMS)) for number in numbers)
+
+
+def _settings(rng: random.Random, lane: Lane, *, has_two: bool) -> dict[str, Any]:
     seats, delay_s = rng.choice(((4, 0.008), (4, 0.012), (8, 0.02), (16, 0.04)))
     settings: dict[str, Any] = {
         "engine.seats": seats,
@@ -117,10 +150,17 @@ def _settings(rng: random.Random, lane: Lane) -> dict[str, Any]:
         "plan.window_rows": rng.choice((50, 8192)),
         "run.task_rows": rng.choice((50, 70, 100)),
     }
-    if lane == "shared":
+    if lane == "store":
+        # What was answered since the last checkpoint may be asked again: few a second, and checkpoints often.
+        settings |= {"engine.seats": 4, "engine.delay_s": 0.06, "run.checkpoint_s": 0.3}
+        # A late answer is no reason to take a lease over.
+        settings |= {"run.lease_s": 2.5}
+    if has_two:
         # A worker claims what it reads ahead: so that it leaves something to another, it must read little.
-        settings |= {"run.lease_s": 0.4, "run.task_rows": 20, "plan.window_rows": 8}
+        settings |= {"run.task_rows": 20, "plan.window_rows": 8}
         settings |= {"validate.first_rows": 20, "engine.seats": 4, "engine.delay_s": 0.06}
+    if lane == "shared":
+        settings |= {"run.lease_s": 0.4}
     return settings
 
 
@@ -132,8 +172,8 @@ def _scripted(rng: random.Random) -> tuple[tuple[Fault, float], ...]:
     return (("engine out of memory", early), ("engine out of memory", late))
 
 
-def _strikes(rng: random.Random, lane: Lane) -> list[Strike]:
-    if lane == "shared":
+def _strikes(rng: random.Random, lane: Lane, *, has_two: bool) -> list[Strike]:
+    if has_two:
         faults = [rng.choice(SHARED) for _ in range(rng.randint(1, 3))]
         return [_strike(rng, fault, ("starts", "starts", "commit")) for fault in faults]
     if lane == "small disk":
@@ -144,10 +184,11 @@ def _strikes(rng: random.Random, lane: Lane) -> list[Strike]:
     if lane == "scripted":
         faults = [rng.choice(ALONE[:6]) for _ in range(rng.randint(0, 2))]
         return [_strike(rng, fault, SIGNS) for fault in faults]
+    few, many, faults_of = (1, 3, AT_STORE) if lane == "store" else (4, 8, ALONE)
     strikes: list[Strike] = []
     engine_deaths = 0
-    for _ in range(rng.randint(4, 8)):
-        fault = rng.choice(ALONE)
+    for _ in range(rng.randint(few, many)):
+        fault = rng.choice(faults_of)
         is_engines = fault.startswith("engine")
         if is_engines and engine_deaths == DEATHS_A_PARENT:
             fault, is_engines = "parent killed", False

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tests.chaos.scene import Scene
 from tests.chaos.schedule import Strike
 from tests.kill import left
+from tests.kill.left import Broken
 from tests.kill.small_job import Worker
 
 TAKEN_WITHIN_S = 20.0
@@ -27,7 +28,10 @@ class Pair:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         first = scene.job.start()
-        self._token = scene.token(first)
+        if not scene.until(scene.has_begun, first):
+            told = f"the run never said its token: {first.told()}"
+            raise Broken(told)
+        self._token = scene.token()
         self.workers = [first, self._start()]
 
     def strike(self, strike: Strike) -> None:

@@ -28,7 +28,7 @@ FILLER = ".filler"
 
 def parent_killed(scene: Scene, strike: Strike, *, tear: bool = False) -> None:
     """SIGKILL to the parent. Seen: it died of it, with work left to do."""
-    worker = _awaited(scene, strike)
+    worker = awaited(scene, strike)
     if worker is None:
         return
     worker.signal(signal.SIGKILL)
@@ -42,7 +42,7 @@ def torn_tail(scene: Scene, strike: Strike) -> None:
 
 def both_killed(scene: Scene, strike: Strike) -> None:
     """SIGKILL to parent and engine. Seen: both lived, and are dead, with work left to do."""
-    worker = _awaited(scene, strike)
+    worker = awaited(scene, strike)
     if worker is None:
         return
     engines = scene.engines()
@@ -56,7 +56,7 @@ def both_killed(scene: Scene, strike: Strike) -> None:
 
 def engine_killed(scene: Scene, strike: Strike) -> None:
     """SIGKILL to the engine. Seen: it died, and the same parent started another to go on."""
-    worker = _awaited(scene, strike)
+    worker = awaited(scene, strike)
     engines = scene.engines() if worker else []
     if worker is None or not engines:
         scene.saw(strike.fault, was_seen=False)
@@ -71,7 +71,7 @@ def engine_killed(scene: Scene, strike: Strike) -> None:
 
 def engine_stopped(scene: Scene, strike: Strike) -> None:
     """SIGSTOP to the engine for a while. Seen: it was in state T, started no row in that time, and started some after."""
-    worker = _awaited(scene, strike)
+    worker = awaited(scene, strike)
     engines = scene.engines() if worker else []
     if worker is None or not engines:
         scene.saw(strike.fault, was_seen=False)
@@ -91,7 +91,7 @@ def engine_stopped(scene: Scene, strike: Strike) -> None:
 
 def second_start(scene: Scene, strike: Strike) -> None:
     """The same command again, beside the one that works. Seen: it is refused, the owner named, and the first works on."""
-    worker = _awaited(scene, strike)
+    worker = awaited(scene, strike)
     if worker is None:
         return
     second = scene.job.start()
@@ -105,29 +105,29 @@ def second_start(scene: Scene, strike: Strike) -> None:
 
 def file_size_limit(scene: Scene, strike: Strike) -> None:
     """No file may grow further, as with a quota. Seen: the worker died with the system's words."""
-    worker = _awaited(scene, strike)
+    worker = awaited(scene, strike)
     if worker is None:
         return
     with contextlib.suppress(ProcessLookupError):
         _, hard = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, hard))
-    _failed(scene, strike, worker, "File too large")
+    died_in_words(scene, strike, worker, "File too large")
 
 
 def disk_full(scene: Scene, strike: Strike) -> None:
     """The disk under the output is filled. Seen: the worker died with the system's words; the disk gets room again."""
-    worker = _awaited(scene, strike)
+    worker = awaited(scene, strike)
     if worker is None:
         return
     filler = scene.job.out / FILLER
     _fill(filler)
     try:
-        _failed(scene, strike, worker, "No space left on device")
+        died_in_words(scene, strike, worker, "No space left on device")
     finally:
         filler.unlink()
 
 
-def _awaited(scene: Scene, strike: Strike) -> Worker | None:
+def awaited(scene: Scene, strike: Strike) -> Worker | None:
     """The worker that goes on, at the moment of the strike; None, and counted as unseen, where it came to its end."""
     worker = scene.lead()
     if worker is not None and scene.wait(strike.moment, worker):
@@ -162,8 +162,8 @@ def _dead(
     scene.saw(fault, was_seen=is_mid_work)
 
 
-def _failed(scene: Scene, strike: Strike, worker: Worker, words: str) -> None:
-    """The worker is to die of an error of its storage, in words, or to have ended well before it came."""
+def died_in_words(scene: Scene, strike: Strike, worker: Worker, words: str) -> None:
+    """See a worker die of an error of its storage, told in words, or end well before that came."""
     code = worker.code()
     was_seen = code == DIED and words in worker.told()
     if not was_seen and code != 0:

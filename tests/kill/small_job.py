@@ -45,6 +45,10 @@ class SmallJob:
     """Of the input."""
     options: tuple[str, ...] = ()
     """Of the command, besides settings."""
+    target: str = ""
+    """Where the output goes; empty: to `out`."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Of its processes, besides ours."""
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     workers: list[Worker] = field(default_factory=list)
     """Every one that was started."""
@@ -77,7 +81,7 @@ class SmallJob:
     def start(self, *, join: str = "") -> Worker:
         """Start a worker: the owner of a new run, or one more of the run whose token is given."""
         command = [sys.executable, "-m", "rowmill", "run", *map(str, self._files())]
-        command += ["-o", str(self.out), "--engine", "echo", "--json"]
+        command += ["-o", self.target or str(self.out), "--engine", "echo", "--json"]
         command += ["--join", join] if join else [*self.options]
         for key, value in {**self.settings, "engine.log": str(self.log)}.items():
             command += ["--set", f"{key}={_toml(value)}"]
@@ -88,7 +92,12 @@ class SmallJob:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": str(self.source), MARK: self.mark},
+                env={
+                    **os.environ,
+                    **self.environment,
+                    "PYTHONPATH": str(self.source),
+                    MARK: self.mark,
+                },
                 cwd=self.folder,
                 start_new_session=True,
             )
