@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import sys
 import threading
 import time
 import zlib
@@ -71,7 +72,7 @@ class S3Proxy:
         class Handler(_Handler):
             s3 = proxy
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.02,), daemon=True
@@ -143,6 +144,15 @@ class S3Proxy:
             connection.endheaders(body or None)
             answer = connection.getresponse()
             return answer.status, answer.getheaders(), answer.read()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients are killed here: of those nothing is told."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class _Handler(BaseHTTPRequestHandler):

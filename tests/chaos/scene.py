@@ -16,6 +16,7 @@ from tests.kill.left import Broken
 from tests.kill.moments import SIGNS
 from tests.kill.small_job import LIMIT_S, SmallJob, Worker
 
+ALL_OK, SOME_FAILED = 0, 4
 POLL_S = 0.0005
 
 Due = Callable[[], bool]
@@ -37,7 +38,9 @@ class Toll:
     """Starts of rows beyond the first of each."""
     allowed: int = 0
     """The most that may be repeated."""
-    more_allowed: int = 0
+    unkept_rows: int = 0
+    """The most rows that were answered since the last checkpoint, at deaths of workers."""
+    taken_rows: int = 0
     """Rows of tasks that were taken over while their holder slept: both may answer them."""
 
 
@@ -52,6 +55,7 @@ class Scene:
         """
         self.job, self.toll = job, Toll()
         self._killers = killers
+        self._end_code = SOME_FAILED if killers else ALL_OK
         self.has_slept = False
         """Whether a worker slept while others went on: it may answer again what is on the disk by then."""
         self._lead: Worker | None = None
@@ -70,7 +74,7 @@ class Scene:
     def lead(self) -> Worker | None:
         """The worker that goes on with the run; None where the run is at its end."""
         if self._lead is None or not self._lead.is_running:
-            if self._lead is not None and self._lead.code() == 0:
+            if self._lead is not None and self._lead.code() == self._end_code:
                 return None
             self._lead = self.job.start()
         return self._lead
@@ -116,10 +120,11 @@ class Scene:
         alive = set(left.living(self.job.mark))
         return [pid for pid in left.engine_pids(self.job) if pid in alive]
 
-    def note_death(self, *, torn_rows: Set[int] = frozenset()) -> None:
+    def note_death(self, *, of_engine: bool = False, torn_rows: Set[int] = frozenset()) -> None:
         """Rows in flight were lost with a process: they may be asked again, what is on the disk may not."""
         self.look()
         self.toll.deaths += 1
+        self.toll.unkept_rows += 0 if of_engine else self.unkept_rows()
         self.toll.torn_rows += len(torn_rows)
         # What is torn may have been kept through earlier deaths.
         self._kept = [(rows - torn_rows, started) for rows, started in self._kept]
@@ -131,7 +136,7 @@ class Scene:
     def end(self) -> None:
         """Let the run go to its end, and see that all is well."""
         while (worker := self.lead()) is not None:
-            left.check_ended(self.job, worker)
+            left.check_ended(self.job, worker, wanted=self._end_code)
         self.look()
         left.check_whole(self.job, killers=self._killers)
         left.check_nobody_lives(self.job)
@@ -164,10 +169,9 @@ class Scene:
         files = sorted((self.job.out / "commits").glob("*.json"))
         return [str(json.loads(file.read_bytes())["worker"]) for file in files]
 
-    @property
-    def lost_at_death(self) -> int:
-        """The most rows that are lost with a process: those in flight, and those that no checkpoint has."""
-        return self.job.most_in_flight
+    def unkept_rows(self) -> int:
+        """The most rows that are answered and that no checkpoint has: they are lost with a worker."""
+        return 0
 
     def check_bound(self) -> None:
         """See that no row on the disk was asked again, and no more rows than the bound allows."""
@@ -179,7 +183,10 @@ class Scene:
                 raise Broken(told)
         toll.repeated = starts.total() - len(starts)
         toll.allowed = (
-            toll.deaths * self.job.most_in_flight + toll.torn_rows + toll.more_allowed
+            toll.deaths * self.job.most_in_flight
+            + toll.unkept_rows
+            + toll.torn_rows
+            + toll.taken_rows
         )
         if toll.repeated > toll.allowed:
             told = f"{toll.repeated} rows repeated, {toll.allowed} allowed"

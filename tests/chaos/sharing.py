@@ -77,7 +77,7 @@ class Pair:
         victim.signal(signal.SIGSTOP)
         held = self._tasks_of(victim)
         scene.has_slept = True
-        scene.toll.more_allowed += len(held) * int(scene.job.settings["run.task_rows"])
+        scene.toll.taken_rows += len(held) * int(scene.job.settings["run.task_rows"])
 
         def taken() -> bool:
             leases = scene.leases()

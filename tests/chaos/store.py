@@ -67,14 +67,11 @@ class StoreScene(Scene):
             return str(note["token"]) if note["members"] else ""
         return ""
 
-    @property
-    def lost_at_death(self) -> int:
+    def unkept_rows(self) -> int:
         """An object is written whole: what was answered since the last checkpoint lies nowhere."""
-        rows_a_second = self.job.seats / float(self.job.settings["engine.delay_s"])
-        kept_s = (
-            float(self.job.settings["run.checkpoint_s"]) + TICK_S + self.proxy.longest_write_s()
-        )
-        return self.job.most_in_flight + round(rows_a_second * kept_s)
+        settings = self.job.settings
+        between_s = float(settings["run.checkpoint_s"]) + TICK_S + self.proxy.longest_write_s()
+        return round(self.job.seats / float(settings["engine.delay_s"]) * between_s)
 
     def count_harms(self) -> None:
         """Seen: the client was told of it and asked the same again, or waited for a late answer and got it."""

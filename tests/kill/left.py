@@ -95,10 +95,10 @@ def engine_pids(job: SmallJob) -> list[int]:
     return pids
 
 
-def check_ended(job: SmallJob, worker: Worker) -> None:
+def check_ended(job: SmallJob, worker: Worker, *, wanted: int = 0) -> None:
     """See that a worker ended well."""
     code = worker.code()
-    if code != 0:
+    if code != wanted:
         told = f"exit code {code}: {worker.told()}"
         raise Broken(told)
 
