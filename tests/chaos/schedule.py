@@ -64,6 +64,7 @@ AT_STORE: tuple[Fault, ...] = (
 HARMS: tuple[Harm, ...] = ("slow down", "slow down", "late", "unanswered", "cut", "lost")
 HARMED_SHARE, MOST_REQUESTS = 0.06, 3000
 SIGNS: tuple[Sign, ...] = ("starts", "starts", "starts", "starts", "commit", "start", "engine")
+END_A_PARENT = {"parent killed", "both killed", "torn tail", "file size limit", "store gone"}
 DEATHS_A_PARENT = 2
 """A row in flight at more deaths of one parent's engines would rightly be blamed for them."""
 
@@ -189,10 +190,11 @@ def _strikes(rng: random.Random, lane: Lane, *, has_two: bool) -> list[Strike]:
     engine_deaths = 0
     for _ in range(rng.randint(few, many)):
         fault = rng.choice(faults_of)
-        is_engines = fault.startswith("engine")
-        if is_engines and engine_deaths == DEATHS_A_PARENT:
-            fault, is_engines = "parent killed", False
-        engine_deaths = engine_deaths + 1 if is_engines else 0
+        if fault.startswith("engine") and engine_deaths == DEATHS_A_PARENT:
+            fault = "parent killed"
+        engine_deaths = (
+            0 if fault in END_A_PARENT else engine_deaths + fault.startswith("engine")
+        )
         strikes.append(_strike(rng, fault, SIGNS))
     if rng.random() < 0.5:
         ending = Moment("results", 0, rng.choice((0, 0, 0.001, 0.01)))

@@ -107,6 +107,11 @@ def store_scene(
         yield StoreScene(job, killers=killers, proxy=proxy, server=server)
 
 
+def make_bucket(server: S3Server) -> None:
+    """The first object brings its bucket along."""
+    obstore.put(server.store(BUCKET), "first", b"")
+
+
 def _prefix(job: SmallJob) -> str:
     return f"run-{job.mark}"
 
