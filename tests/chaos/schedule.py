@@ -38,15 +38,7 @@ Sign = Literal["start", "engine", "starts", "commit", "results"]
 Lane = Literal["alone", "scripted", "shared", "small disk", "store"]
 
 LANES: tuple[Lane, ...] = ("alone", "scripted", "shared", "small disk", "store")
-TURNS: tuple[Lane, ...] = (
-    "alone",
-    "shared",
-    "store",
-    "alone",
-    "scripted",
-    "store",
-    "small disk",
-)
+TURNS: tuple[Lane, ...] = ("alone", "shared", "alone", "store", "scripted", "alone", "small disk")
 ALONE: tuple[Fault, ...] = (
     *("parent killed", "parent killed", "both killed", "both killed", "torn tail", "torn tail"),
     *("engine killed", "engine killed", "engine stopped", "file size limit", "second start"),
@@ -62,7 +54,7 @@ AT_STORE: tuple[Fault, ...] = (
     "store gone",
 )
 HARMS: tuple[Harm, ...] = ("slow down", "slow down", "late", "unanswered", "cut", "lost")
-HARMED_SHARE, MOST_REQUESTS = 0.06, 3000
+HARMED_SHARE, MOST_REQUESTS = 0.04, 3000
 SIGNS: tuple[Sign, ...] = ("starts", "starts", "starts", "starts", "commit", "start", "engine")
 END_A_PARENT = {"parent killed", "both killed", "torn tail", "file size limit", "store gone"}
 DEATHS_A_PARENT = 2

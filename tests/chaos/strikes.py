@@ -166,7 +166,8 @@ def _dead(
 def died_in_words(scene: Scene, strike: Strike, worker: Worker, words: str) -> None:
     """See a worker die of an error of its storage, told in words, or end well before that came."""
     code = worker.code()
-    was_seen = code == DIED and words in worker.told()
+    # Refused: that early in a start.
+    was_seen = code in {DIED, REFUSED} and words in worker.told()
     if not was_seen and code not in {ALL_OK, SOME_FAILED}:
         told = f"{strike.fault}: exit code {code}: {worker.told()}"
         raise Broken(told)
