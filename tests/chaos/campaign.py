@@ -40,6 +40,7 @@ STRIKES = {
     "both killed": strikes.both_killed,
     "engine killed": strikes.engine_killed,
     "engine stopped": strikes.engine_stopped,
+    "engine frozen": strikes.engine_frozen,
     "second start": strikes.second_start,
     "file size limit": strikes.file_size_limit,
     "disk full": strikes.disk_full,

@@ -18,7 +18,9 @@ Fault = Literal[
     "both killed",
     "torn tail",
     "engine stopped",
+    "engine frozen",
     "engine out of memory",
+    "row kills an engine",
     "row kills every engine",
     "second start",
     "file size limit",
@@ -38,10 +40,23 @@ Sign = Literal["start", "engine", "starts", "commit", "results"]
 Lane = Literal["alone", "scripted", "shared", "small disk", "store"]
 
 LANES: tuple[Lane, ...] = ("alone", "scripted", "shared", "small disk", "store")
-TURNS: tuple[Lane, ...] = ("alone", "shared", "alone", "store", "scripted", "alone", "small disk")
+TURNS: tuple[Lane, ...] = (
+    "alone",
+    "shared",
+    "alone",
+    "store",
+    "scripted",
+    "alone",
+    "small disk",
+)
 ALONE: tuple[Fault, ...] = (
     *("parent killed", "parent killed", "both killed", "both killed", "torn tail", "torn tail"),
     *("engine killed", "engine killed", "engine stopped", "file size limit", "second start"),
+)
+ONCE: tuple[Fault, ...] = (
+    "engine out of memory",
+    "engine out of memory",
+    "row kills an engine",
 )
 SHARED: tuple[Fault, ...] = (
     "parent stopped",
@@ -121,7 +136,7 @@ def draw_episode(seed: int, number: int, lane: Lane | None = None) -> Episode:
         has_equals=not scripted and rng.random() < 0.4,
         settings=_settings(rng, lane, has_two=has_two),
         scripted=scripted,
-        strikes=tuple(_strikes(rng, lane, has_two=has_two)),
+        strikes=tuple(_strikes(rng, lane, has_two=has_two, has_rows=bool(scripted))),
         has_two_workers=has_two,
         harms=_harms(rng) if lane == "store" else (),
     )
@@ -148,6 +163,8 @@ def _settings(rng: random.Random, lane: Lane, *, has_two: bool) -> dict[str, Any
         settings |= {"engine.seats": 4, "engine.delay_s": 0.06, "run.checkpoint_s": 0.3}
         # A late answer is no reason to take a lease over.
         settings |= {"run.lease_s": 2.5}
+    if lane == "scripted":
+        settings |= {"run.stall_s": 3.0}
     if has_two:
         # A worker claims what it reads ahead: so that it leaves something to another, it must read little.
         settings |= {"run.task_rows": 20, "plan.window_rows": 8}
@@ -158,14 +175,17 @@ def _settings(rng: random.Random, lane: Lane, *, has_two: bool) -> dict[str, Any
 
 
 def _scripted(rng: random.Random) -> tuple[tuple[Fault, float], ...]:
-    if rng.random() < 0.3:
+    drawn = rng.random()
+    if drawn < 0.25:
+        return ()
+    if drawn < 0.5:
         return (("row kills every engine", rng.random()),)
     # Far from each other: what is in flight at one is answered before the next.
-    early, late = rng.uniform(0, 0.4), rng.uniform(0.6, 1)
-    return (("engine out of memory", early), ("engine out of memory", late))
+    places = rng.uniform(0, 0.4), rng.uniform(0.6, 1)
+    return tuple((rng.choice(ONCE), place) for place in places)
 
 
-def _strikes(rng: random.Random, lane: Lane, *, has_two: bool) -> list[Strike]:
+def _strikes(rng: random.Random, lane: Lane, *, has_two: bool, has_rows: bool) -> list[Strike]:
     if has_two:
         faults = [rng.choice(SHARED) for _ in range(rng.randint(1, 3))]
         return [_strike(rng, fault, ("starts", "starts", "commit")) for fault in faults]
@@ -176,6 +196,8 @@ def _strikes(rng: random.Random, lane: Lane, *, has_two: bool) -> list[Strike]:
         ]
     if lane == "scripted":
         faults = [rng.choice(ALONE[:6]) for _ in range(rng.randint(0, 2))]
+        # With rows that kill engines there would be deaths enough to blame others.
+        faults += [] if has_rows else ["engine frozen", "engine frozen"]
         return [_strike(rng, fault, SIGNS) for fault in faults]
     few, many, faults_of = (1, 3, AT_STORE) if lane == "store" else (4, 8, ALONE)
     strikes: list[Strike] = []
@@ -196,7 +218,7 @@ def _strikes(rng: random.Random, lane: Lane, *, has_two: bool) -> list[Strike]:
 
 def _strike(rng: random.Random, fault: Fault, signs: tuple[Sign, ...]) -> Strike:
     sign = rng.choice(signs)
-    if fault in {"engine killed", "engine stopped", "torn tail"}:
+    if fault in {"engine killed", "engine stopped", "engine frozen", "torn tail"}:
         sign = rng.choice(("starts", "starts", "starts", "commit"))
     after_s = {
         "start": rng.uniform(0.05, 0.7),

@@ -1,4 +1,4 @@
-"""Rows that kill their engine from inside, as one that runs out of memory is killed: by the echo engine's fault script."""
+"""Rows at which their engine dies or runs out of memory, by the echo engine's fault script."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class Script:
         for fault, share in episode.scripted:
             row = job.rows[int(share * (len(job.rows) - 1))]
             self._fault_of[row["place"]] = fault
-            times = int(fault == "engine out of memory")
-            faults.append({"contains": row["prompt"], "action": "die", "times": times})
+            times = int(fault != "row kills every engine")
+            action = "oom" if fault == "engine out of memory" else "die"
+            faults.append({"contains": row["prompt"], "action": action, "times": times})
         settings = {**job.settings, "engine.faults": faults} if faults else job.settings
         self.job = replace(job, settings=settings)
 
@@ -37,7 +38,7 @@ class Script:
         """Count the deaths. Seen: the row's own outcome tells of them, and who could be answered was."""
         for record in left.published(self.job.out) if self._fault_of else []:
             fault = self._fault_of.get(record["rowmill_row"])
-            if fault == "engine out of memory":
+            if fault and fault != "row kills every engine":
                 scene.toll.deaths += 1
                 scene.saw(fault, was_seen=record["rowmill_attempts"] > 1)
             elif fault:
@@ -48,7 +49,7 @@ class Script:
     def _key_of_killer(self) -> int:
         for file in sorted((self.job.out / "segments").glob("*/*.jsonl")):
             for line in Path(file).read_bytes().splitlines():
-                if json.loads(line)["error_kind"] == "killed_engine":
+                if b'"killed_engine"' in line:
                     return int(json.loads(line)["key"])
         msg = "no segment tells of a row that killed its engine"
         raise AssertionError(msg)

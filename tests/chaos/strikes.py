@@ -90,6 +90,22 @@ def engine_stopped(scene: Scene, strike: Strike) -> None:
     scene.saw(strike.fault, was_seen=stood and went_on)
 
 
+def engine_frozen(scene: Scene, strike: Strike) -> None:
+    """SIGSTOP to the engine, for good. Seen: the same parent ended it, and started another to go on."""
+    worker = awaited(scene, strike)
+    engines = scene.engines() if worker else []
+    if worker is None or not engines:
+        scene.saw(strike.fault, was_seen=False)
+        return
+    for pid in engines:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    scene.note_death(of_engine=True)
+    restarted = scene.until(lambda: bool(set(scene.engines()) - set(engines)), worker)
+    gone = all(_state(pid) in "ZX" for pid in engines)
+    scene.saw(strike.fault, was_seen=restarted and gone)
+
+
 def second_start(scene: Scene, strike: Strike) -> None:
     """The same command again, beside the one that works. Seen: it is refused, the owner named, and the first works on."""
     worker = awaited(scene, strike)
