@@ -111,12 +111,12 @@ class S3Proxy:
                 continue
             yield one.harm, one.was_told and any(o.what == one.what for o in asked[i + 1 :])
 
-    def longest_write_s(self) -> float:
-        """From the first request that writes an object to the one that did, at most."""
+    def longest_write_s(self, since: float) -> float:
+        """From the first request that writes a segment to the one that did, at most."""
         first: dict[str, float] = {}
         longest = 0.0
         for one in list(self.asked):
-            if one.method == "PUT" and "/segments/" in one.path:
+            if one.method == "PUT" and "/segments/" in one.path and one.at >= since:
                 began = first.setdefault(one.path, one.at)
                 longest = max(longest, (one.done_at or time.monotonic()) - began)
         return longest

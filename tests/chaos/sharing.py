@@ -38,7 +38,9 @@ class Pair:
         """Strike the first worker (`parent ...`) or the one that joined (`joined ...`)."""
         number = int(strike.fault.startswith("joined"))
         victim, other = self._kept()[number], self.workers[1 - number]
-        if not self._scene.wait(strike.moment, victim) or not other.is_running:
+        is_at_work = self._scene.until(lambda: bool(self._tasks_of(victim)), victim)
+        is_due = is_at_work and self._scene.wait(strike.moment, victim)
+        if not is_due or not other.is_running:
             self._scene.saw(strike.fault, was_seen=False)
         elif strike.fault.endswith("killed"):
             self._kill(strike, victim)

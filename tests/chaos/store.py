@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,7 @@ class StoreScene(Scene):
     ) -> None:
         super().__init__(job, killers=killers)
         self.proxy = proxy
+        self._looked_back_to = 0.0
         # Beside the proxy: what lies there is looked at without harm.
         self._store = server.store(BUCKET, prefix=_prefix(job))
 
@@ -69,8 +71,10 @@ class StoreScene(Scene):
 
     def unkept_rows(self) -> int:
         """An object is written whole: what was answered since the last checkpoint lies nowhere."""
-        settings = self.job.settings
-        between_s = float(settings["run.checkpoint_s"]) + TICK_S + self.proxy.longest_write_s()
+        settings, since = self.job.settings, self._looked_back_to
+        self._looked_back_to = time.monotonic()
+        longest_s = self.proxy.longest_write_s(since)
+        between_s = float(settings["run.checkpoint_s"]) + TICK_S + longest_s
         return round(self.job.seats / float(settings["engine.delay_s"]) * between_s)
 
     def count_harms(self) -> None:
