@@ -148,7 +148,7 @@ def _harms(rng: random.Random) -> tuple[tuple[int, Harm], ...]:
 
 
 def _settings(rng: random.Random, lane: Lane, *, has_two: bool) -> dict[str, Any]:
-    seats, delay_s = rng.choice(((4, 0.008), (4, 0.012), (8, 0.02), (16, 0.04)))
+    seats, delay_s = rng.choice(((4, 0.016), (4, 0.024), (8, 0.04), (16, 0.08)))
     settings: dict[str, Any] = {
         "engine.seats": seats,
         "engine.delay_s": delay_s,
