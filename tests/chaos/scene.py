@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Set
@@ -59,6 +60,7 @@ class Scene:
         self.has_slept = False
         """Whether a worker slept while others went on: it may answer again what is on the disk by then."""
         self._lead: Worker | None = None
+        self._excused: list[Worker] = []
         self._kept: list[tuple[set[int], Counter[int]]] = []
 
     @property
@@ -72,12 +74,25 @@ class Scene:
         return left.starts(self.job.log)
 
     def lead(self) -> Worker | None:
-        """The worker that goes on with the run; None where the run is at its end."""
-        if self._lead is None or not self._lead.is_running:
-            if self._lead is not None and self._lead.code() == self._end_code:
+        """The worker that goes on with the run; None where the run is at its end.
+
+        Raises:
+            Broken: it died of what nobody did to it.
+        """
+        if self._lead is not None and not self._lead.is_running:
+            code = self._lead.code()
+            if code == self._end_code:
                 return None
+            if code != -signal.SIGKILL and self._lead not in self._excused:
+                told = f"exit code {code}, and nobody did it harm: {self._lead.told()}"
+                raise Broken(told)
+        if self._lead is None or not self._lead.is_running:
             self._lead = self.job.start()
         return self._lead
+
+    def excuse(self, worker: Worker) -> None:
+        """It died in words, as it should."""
+        self._excused.append(worker)
 
     def wait(self, moment: Moment, worker: Worker) -> bool:
         """Wait for a moment. Returns: whether the worker lives to see it."""

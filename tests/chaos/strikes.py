@@ -188,6 +188,7 @@ def died_in_words(scene: Scene, strike: Strike, worker: Worker, words: str) -> N
         told = f"{strike.fault}: exit code {code}: {worker.told()}"
         raise Broken(told)
     if was_seen:
+        scene.excuse(worker)
         scene.note_death()
     scene.saw(strike.fault, was_seen=was_seen)
 
