@@ -107,8 +107,9 @@ def told(episode: Episode, folder: Path, server: S3Server | None) -> dict[str, A
         line |= {"broken": str(broken), "folder": str(folder)}
     except pytest.skip.Exception as skipped:
         line["skipped"] = str(skipped)
-    if "broken" not in line:
-        shutil.rmtree(folder)
+    finally:
+        if "broken" not in line:
+            shutil.rmtree(folder, ignore_errors=True)
     return line | {"seconds": round(time.monotonic() - began, 2)}
 
 

@@ -37,17 +37,12 @@ Fault = Literal[
     "store: lost",
 ]
 Sign = Literal["start", "engine", "starts", "commit", "results"]
-Lane = Literal["alone", "scripted", "shared", "small disk", "store"]
+Lane = Literal["alone", "scripted", "shared", "small disk", "store", "replicas"]
 
-LANES: tuple[Lane, ...] = ("alone", "scripted", "shared", "small disk", "store")
+LANES: tuple[Lane, ...] = ("alone", "replicas", "scripted", "shared", "small disk", "store")
 TURNS: tuple[Lane, ...] = (
-    "alone",
-    "shared",
-    "alone",
-    "store",
-    "scripted",
-    "alone",
-    "small disk",
+    *("alone", "shared", "replicas", "store", "scripted"),
+    *("alone", "small disk", "alone"),
 )
 ALONE: tuple[Fault, ...] = (
     *("parent killed", "parent killed", "both killed", "both killed", "torn tail", "torn tail"),
@@ -163,6 +158,8 @@ def _settings(rng: random.Random, lane: Lane, *, has_two: bool) -> dict[str, Any
         settings |= {"engine.seats": 4, "engine.delay_s": 0.06, "run.checkpoint_s": 0.3}
         # A late answer is no reason to take a lease over.
         settings |= {"run.lease_s": 2.5}
+    if lane == "replicas":
+        settings |= {"engine.replicas": 2, "engine.seats": max(2, seats // 2)}
     if lane == "scripted":
         settings |= {"run.stall_s": 3.0}
     if has_two:

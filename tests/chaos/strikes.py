@@ -55,13 +55,13 @@ def both_killed(scene: Scene, strike: Strike) -> None:
 
 
 def engine_killed(scene: Scene, strike: Strike) -> None:
-    """SIGKILL to the engine. Seen: it died, and the same parent started another to go on."""
+    """SIGKILL to the engine, of several to one or to all. Seen: it died, and the same parent started another to go on."""
     worker = awaited(scene, strike)
     engines = scene.engines() if worker else []
     if worker is None or not engines:
         scene.saw(strike.fault, was_seen=False)
         return
-    for pid in engines:
+    for pid in engines if strike.draw % 2 else engines[:1]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     scene.note_death(of_engine=True)

@@ -15,7 +15,8 @@ from tests.chaos.schedule import Lane
 pytestmark = pytest.mark.slow
 SEED = 3
 FAULTS: dict[Lane, int] = {
-    "alone": 20,
+    "alone": 14,
+    "replicas": 6,
     "scripted": 4,
     "shared": 6,
     "small disk": 5,

@@ -69,7 +69,8 @@ class SmallJob:
 
     @property
     def seats(self) -> int:
-        return int(self.settings["engine.seats"])
+        """Of all engines together."""
+        return int(self.settings["engine.seats"]) * int(self.settings.get("engine.replicas", 1))
 
     @property
     def most_in_flight(self) -> int:
