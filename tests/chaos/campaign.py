@@ -26,7 +26,7 @@ import pytest
 from tests.cases.small_disk import small_disk
 from tests.chaos import strikes
 from tests.chaos.scene import Scene, Toll
-from tests.chaos.schedule import LANES, Episode, Lane, draw_episode
+from tests.chaos.schedule import AT_STORES, LANES, Episode, Lane, draw_episode
 from tests.chaos.scripts import Script
 from tests.chaos.sharing import strike_pair
 from tests.chaos.store import StoreScene, make_bucket, store_gone, store_scene
@@ -57,7 +57,7 @@ def run_episode(
     """Run a job through its faults to its end, and see that every row came out once and right.
 
     Args:
-        server: for the lane `store`.
+        server: for the lanes of stores.
 
     Raises:
         Broken: a promise did not hold.
@@ -75,8 +75,8 @@ def run_episode(
         if episode.lane == "small disk":
             stack.enter_context(small_disk(job.out, size=DISK_SIZE))
         scene = Scene(script.job, killers=script.killers)
-        if episode.lane == "store":
-            assert server is not None, "the lane `store` needs a server"
+        if episode.lane in AT_STORES:
+            assert server is not None, "what lies in a store needs a server"
             scene = stack.enter_context(
                 store_scene(episode, script.job, server, killers=script.killers)
             )
@@ -158,7 +158,7 @@ def _episodes(seed: int, first: int, lanes: Sequence[Lane]) -> Generator[dict[st
         server: S3Server | None = None
         for number in itertools.count(first):
             episode = draw_episode(seed, number, lanes[number % len(lanes)] if lanes else None)
-            if episode.lane == "store" and server is None:
+            if episode.lane in AT_STORES and server is None:
                 place = stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-s3-"))
                 try:
                     server = stack.enter_context(seaweed(Path(place)))

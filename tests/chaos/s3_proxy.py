@@ -12,10 +12,10 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 Harm = Literal["slow down", "late", "unanswered", "cut", "lost"]
@@ -26,8 +26,17 @@ SLOW_DOWN = (
     b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code>'
     b"<Message>Please reduce your request rate.</Message></Error>"
 )
-HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
+HOP = {"connection", "keep-alive", "transfer-encoding", "trailer", "upgrade"}
 UPSTREAM_S = 60.0
+
+
+class Aim(NamedTuple):
+    """Harm to requests of one kind: to the `number`-th one with this in its path, counted from 0."""
+
+    method: str
+    part: str
+    number: int
+    harm: Harm
 
 
 @dataclass
@@ -54,6 +63,7 @@ class Plan:
     """Which requests come to harm, by number, and how long a delay is."""
 
     harms: Mapping[int, Harm]
+    aims: Sequence[Aim] = ()
     delay_s: float = 0.4
     is_down: threading.Event = field(default_factory=threading.Event)
     """While set, every request ends without an answer."""
@@ -127,10 +137,21 @@ class S3Proxy:
         what = f"{method} {target} {zlib.crc32(body) if method == 'POST' else ''}"
         with self._lock:
             number = len(self.asked)
-            harm, path = self.plan.harms.get(number), urlsplit(target).path
+            path = urlsplit(target).path
+            harm = self.plan.harms.get(number) or self._aimed(method, path)
             one = Asked(number, method, path, what, time.monotonic(), harm)
             self.asked.append(one)
         return one
+
+    def _aimed(self, method: str, path: str) -> Harm | None:
+        for aim in self.plan.aims:
+            if aim.method == method and aim.part in path:
+                same = [
+                    one for one in self.asked if one.method == method and aim.part in one.path
+                ]
+                if len(same) == aim.number:
+                    return aim.harm
+        return None
 
     def forward(
         self, method: str, target: str, headers: list[tuple[str, str]], body: bytes

@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tests.chaos.s3_proxy import Harm
+from tests.chaos.s3_proxy import Aim, Harm
 from tests.kill.small_job import NEVER, Kind
 
 Fault = Literal[
@@ -37,9 +37,14 @@ Fault = Literal[
     "store: lost",
 ]
 Sign = Literal["start", "engine", "starts", "commit", "results"]
-Lane = Literal["alone", "scripted", "shared", "small disk", "store", "replicas"]
+Lane = Literal[
+    "alone", "scripted", "shared", "small disk", "store", "aimed at store", "replicas"
+]
 
-LANES: tuple[Lane, ...] = ("alone", "replicas", "scripted", "shared", "small disk", "store")
+LANES: tuple[Lane, ...] = (
+    *("alone", "replicas", "scripted", "shared", "small disk", "store", "aimed at store"),
+)
+AT_STORES = ("store", "aimed at store")
 TURNS: tuple[Lane, ...] = (
     *("alone", "shared", "replicas", "store", "scripted"),
     *("alone", "small disk", "alone"),
@@ -64,6 +69,13 @@ AT_STORE: tuple[Fault, ...] = (
     "store gone",
 )
 HARMS: tuple[Harm, ...] = ("slow down", "slow down", "late", "unanswered", "cut", "lost")
+AIMS = (
+    *(("PUT", "/commits/", 6), ("PUT", "/segments/", 4), ("PUT", "/leases/0", 6)),
+    *(("PUT", "/leases/owner", 4), ("PUT", "/plan/", 2), ("PUT", "/run.json", 1)),
+    *(("PUT", "/results/", 2), ("PUT", "/done.json", 2), ("PUT", "/.probe-", 4)),
+    *(("GET", "/segments/", 3), ("GET", "/commits/", 3), ("POST", "/", 3)),
+)
+"""Method, part of the path, and to how many of the first such requests."""
 HARMED_SHARE, MOST_REQUESTS = 0.04, 3000
 SIGNS: tuple[Sign, ...] = ("starts", "starts", "starts", "starts", "commit", "start", "engine")
 END_A_PARENT = {"parent killed", "both killed", "torn tail", "file size limit", "store gone"}
@@ -110,6 +122,8 @@ class Episode:
     has_two_workers: bool
     harms: tuple[tuple[int, Harm], ...] = ()
     """Requests to the store, counted from 0, that come to harm."""
+    aims: tuple[Aim, ...] = ()
+    """The same, by what they ask."""
 
     @property
     def rng(self) -> random.Random:
@@ -122,7 +136,7 @@ def draw_episode(seed: int, number: int, lane: Lane | None = None) -> Episode:
     rng = random.Random(f"chaos {seed} {number} {lane}")
     lane = lane or TURNS[number % len(TURNS)]
     scripted = _scripted(rng) if lane == "scripted" else ()
-    has_two = lane == "shared" or (lane == "store" and rng.random() < 0.3)
+    has_two = lane == "shared" or (lane in AT_STORES and rng.random() < 0.3)
     return Episode(
         seed=seed,
         number=number,
@@ -134,6 +148,25 @@ def draw_episode(seed: int, number: int, lane: Lane | None = None) -> Episode:
         strikes=tuple(_strikes(rng, lane, has_two=has_two, has_rows=bool(scripted))),
         has_two_workers=has_two,
         harms=_harms(rng) if lane == "store" else (),
+        aims=_aims(rng) if lane == "aimed at store" else (),
+    )
+
+
+def _aims(rng: random.Random) -> tuple[Aim, ...]:
+    """What a store heard and did not answer for is the worst of it, mostly where something is written."""
+    harms: tuple[Harm, ...] = (
+        "unanswered",
+        "unanswered",
+        "unanswered",
+        "cut",
+        "lost",
+        "slow down",
+    )
+    return tuple(
+        Aim(method, part, number, rng.choice(harms))
+        for method, part, most in AIMS
+        for number in range(0, 2 * most, 2)  # the one after it is its second try
+        if rng.random() < 0.6
     )
 
 
@@ -153,7 +186,7 @@ def _settings(rng: random.Random, lane: Lane, *, has_two: bool) -> dict[str, Any
         "plan.window_rows": rng.choice((50, 8192)),
         "run.task_rows": rng.choice((50, 70, 100)),
     }
-    if lane == "store":
+    if lane in AT_STORES:
         # What was answered since the last checkpoint may be asked again: few a second, and checkpoints often.
         settings |= {"engine.seats": 4, "engine.delay_s": 0.06, "run.checkpoint_s": 0.3}
         # A late answer is no reason to take a lease over.
@@ -196,7 +229,7 @@ def _strikes(rng: random.Random, lane: Lane, *, has_two: bool, has_rows: bool) -
         # With rows that kill engines there would be deaths enough to blame others.
         faults += [] if has_rows else ["engine frozen", "engine frozen"]
         return [_strike(rng, fault, SIGNS) for fault in faults]
-    few, many, faults_of = (1, 3, AT_STORE) if lane == "store" else (4, 8, ALONE)
+    few, many, faults_of = (1, 3, AT_STORE) if lane in AT_STORES else (4, 8, ALONE)
     strikes: list[Strike] = []
     engine_deaths = 0
     for _ in range(rng.randint(few, many)):

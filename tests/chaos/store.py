@@ -101,7 +101,7 @@ def store_scene(
     episode: Episode, job: SmallJob, server: S3Server, *, killers: frozenset[str]
 ) -> Iterator[StoreScene]:
     """The scene of an episode, behind a proxy of its own."""
-    with S3Proxy(server.endpoint, Plan(dict(episode.harms))) as proxy:
+    with S3Proxy(server.endpoint, Plan(dict(episode.harms), episode.aims)) as proxy:
         environment = {
             **server.environment,
             "AWS_ENDPOINT_URL": proxy.endpoint,
