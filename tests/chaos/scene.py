@@ -94,6 +94,10 @@ class Scene:
         """It died in words, as it should."""
         self._excused.append(worker)
 
+    def follow(self, worker: Worker) -> None:
+        """Another than the one started last goes on with the run."""
+        self._lead = worker
+
     def wait(self, moment: Moment, worker: Worker) -> bool:
         """Wait for a moment. Returns: whether the worker lives to see it."""
         is_due = self._due(moment)
@@ -143,7 +147,13 @@ class Scene:
         self.toll.torn_rows += len(torn_rows)
         # What is torn may have been kept through earlier deaths.
         self._kept = [(rows - torn_rows, started) for rows, started in self._kept]
-        self._kept.append((left.rows_on_disk(self.job.out), self.started))
+        self._kept.append((self._rows_on_disk(), self.started))
+
+    def _rows_on_disk(self) -> set[int]:
+        """What is read may be removed by a parent that lives and commits: then it is looked at again."""
+        while True:
+            with contextlib.suppress(FileNotFoundError):
+                return left.rows_on_disk(self.job.out)
 
     def look(self, folder: str = "") -> None:
         """Have `job.out`, or a folder of it, show what lies at the output."""
