@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import shutil
 import threading
 import time
 from collections import Counter
@@ -27,6 +27,7 @@ from rowmill.engines.fleet import Fleet
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import EngineDied, StorageError
 from rowmill.executors.steps import Steps
+from rowmill.executors.temporary import temporary_folder
 from rowmill.feed import Feed
 from rowmill.outcomes import Outcomes
 from rowmill.rows import Limits, Prompts
@@ -67,6 +68,8 @@ class Asking:
         self.limits: Limits | None = None
         """What the engines say of themselves, once they are open."""
         self._num_notes = 0
+        self._log_folder = Path()
+        """Where the output is no folder: one of the temporary disk."""
         self.start_s = 0.0
         """How long the start took."""
         self.gpus = 1
@@ -101,7 +104,9 @@ class Asking:
             return
         began = time.monotonic()
         record = self._storage.path(rundir.engine(os.getpid()))
-        log = record.with_suffix(".log") if record else Path(tempfile.mkdtemp()) / "engine.log"
+        if record is None:
+            self._log_folder = temporary_folder("engine")
+        log = record.with_suffix(".log") if record else self._log_folder / "engine.log"
         self._tell_steps()
         fleet = self._warm or self._new_fleet(record, log)
         self._fleet = fleet
@@ -157,6 +162,8 @@ class Asking:
             for log in fleet.logs:
                 with contextlib.suppress(OSError):
                     log.unlink(missing_ok=True)
+            if self._log_folder != Path():
+                shutil.rmtree(self._log_folder, ignore_errors=True)
 
     def _new_fleet(self, record: Path | None, log: Path) -> Fleet:
         replicas = place(self._engine).replicas
