@@ -133,7 +133,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """From the first row's entry to the last outcome, without the engine's start."""
     engine_start_s: float = 0.0
     cost: float = 0.0
-    """What this start and those before it cost, at `run.gpu_hour_price`."""
+    """What this start and those before it cost, at the prices of `[run]`."""
     forecast: Forecast | None = None
     """What was said before; None where nothing was."""
     output: str = ""

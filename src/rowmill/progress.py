@@ -85,7 +85,7 @@ def summary_lines(summary: Summary) -> list[str]:
     if s.forecast is not None and not s.stopped:
         lines.append(f"  {_forecast(s.forecast, s.seconds)}")
     if s.cost:
-        lines.append(f"  cost: {s.cost:,.2f} so far, at `run.gpu_hour_price`")
+        lines.append(f"  cost: {s.cost:,.2f} so far, at the prices of `[run]`")
     lines += [f"  {line}" for line in (*_work(s), *_retries(s), *_failures(s))]
     if s.results:
         more = f" and {len(s.results) - 1:,} more" if len(s.results) > 1 else ""

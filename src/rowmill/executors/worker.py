@@ -87,9 +87,9 @@ class Worker:
             care=self._care(),
             warm=warm,
         )
-        self._caps = Caps(job.run, storage, stop)
         self._claims = Claims(storage, self._leases, self._tasks, opened, again)
         self._resumed = self._claims.resumed
+        self._caps = Caps(job.run, storage, stop, before=self._resumed)
         self.total = opened.cut.num_lines
         """Rows of the run as far as known: lines, less the blank ones met."""
         self._log = EventLog(storage, name)
