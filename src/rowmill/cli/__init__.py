@@ -13,6 +13,7 @@ from rowmill.cli.batch import run_batch
 from rowmill.cli.bench import bench
 from rowmill.cli.front import Front
 from rowmill.cli.look import export, status, trace
+from rowmill.cli.slot import worker
 from rowmill.cli.voice import say
 from rowmill.cli.work import check, retry, run
 
@@ -42,5 +43,5 @@ def main(ctx: click.Context) -> int:
     return REFUSED
 
 
-for command in (bench, check, export, retry, run, run_batch, status, trace):
+for command in (bench, check, export, retry, run, run_batch, status, trace, worker):
     main.add_command(command)
