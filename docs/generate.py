@@ -20,11 +20,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from rowmill.cli import main as rowmill
-from rowmill.config import Job, Part
+from rowmill.config import Job
 from rowmill.engines.echo_script import EchoOptions, Fault
 from rowmill.engines.http_options import HttpOptions
 from rowmill.engines.llamacpp import LlamaOptions
 from rowmill.engines.vllm_options import VllmOptions
+from rowmill.part import Part
 
 FOLDER = Path(__file__).resolve().parent
 REGION = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)

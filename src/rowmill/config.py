@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from rowmill.kubernetes_config import KubernetesConfig
+from rowmill.part import Part
 
 Kind = Literal["auto", "generate", "chat"]
 TooLongPolicy = Literal["error", "truncate_left", "truncate_right", "clamp_max_tokens"]
-
-
-class Part(BaseModel):
-    """A table of the job file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class EngineConfig(Part):
@@ -291,6 +288,8 @@ class Job(Part):
     """Order and company of rows."""
     run: RunConfig = RunConfig()
     """Safety and stopping."""
+    kubernetes: KubernetesConfig = KubernetesConfig()
+    """Pods that `rowmill k8s` asks for."""
 
     @field_validator("source", mode="before")
     @classmethod
