@@ -219,7 +219,8 @@ class ObjectStorage:
         found = self._call("", lambda _: obstore.list_with_delimiter(self.store))
         names = [one["path"] for one in found["objects"]]
         names += [f"{folder}/" for folder in found["common_prefixes"]]
-        return sorted(name for name in names if not is_hidden(name))
+        # An object of the prefix's own name is what consoles make for an empty folder.
+        return sorted(name for name in names if name and not is_hidden(name))
 
     def remove(self, name: str) -> None:
         """Delete the object; absent is fine."""
