@@ -81,7 +81,7 @@ class SamplingConfig(Part):
     """Go on past the end token until `max_tokens`: for benchmarks."""
     return_token_ids: bool = False
     """Keep each answer's token ids in `choices`."""
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = Field(default={})
     """Fields passed through to an endpoint untouched."""
     lora: str = ""
     """Adapter that answers, one of `engine.loras`; a row's own `lora` comes first. Empty: the model itself."""

@@ -50,7 +50,7 @@ class KubernetesConfig(Part):
     """Products that nodes are labelled with (`nvidia.com/gpu.product`), the cheapest that will do first."""
     gpu_label: str = Field(default="nvidia.com/gpu.product", pattern=QUALIFIED)
     """Label of nodes that `prefer_gpus` is looked up in; on GKE `cloud.google.com/gke-accelerator`."""
-    node_selector: dict[str, str] = {}
+    node_selector: dict[str, str] = Field(default={})
     """Labels that a node must have."""
     spot: Literal["no", "allow", "prefer", "only"] = "allow"
     """Whether pods may, should or must run on spot nodes of GKE, EKS, AKS and Karpenter."""
@@ -69,11 +69,11 @@ class KubernetesConfig(Part):
     ssd_class: str = ""
     """Storage class of local SSDs, where the copy goes. Empty: the node's own disk, which on nodes with local SSDs for
     pods' files is one of those."""
-    claims: dict[str, str] = {}
+    claims: dict[str, str] = Field(default={})
     """Path -> volume claim mounted there, for inputs and outputs that do not lie in an object store."""
-    secrets: dict[str, str] = {}
+    secrets: dict[str, str] = Field(default={})
     """Variable -> `SECRET/KEY` that it is set from: what `env:NAME` in the job stands for, and keys of object stores."""
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field(default={})
     """Variables that hold no secret, as `AWS_REGION`."""
     service_account: str = ""
     """Identity of the pods, where the cloud gives rights to one."""
@@ -95,5 +95,5 @@ class KubernetesConfig(Part):
     """For RayJobs: version of Ray in the image."""
     version: str = Field(default="1.33", pattern=r"^1\.\d+$")
     """Version of the cluster that manifests are checked against."""
-    slurm: dict[str, str] = {}
+    slurm: dict[str, str] = Field(default={})
     """Options of `sbatch` by their long names, as `partition`; for `--slurm`."""

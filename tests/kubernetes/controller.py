@@ -105,14 +105,13 @@ class Controller:
         if pod.index in self.succeeded:
             return "Late"
         action = self._action(pod)
+        self.failures[pod.index] += action == "Count"
         if action == "FailJob":
             self.failed_by = f"{pod.name} ended with {pod.exit_code}"
-        elif action == "FailIndex":
+        if action == "FailIndex" or (
+            self.failures[pod.index] > self.spec["backoffLimitPerIndex"]
+        ):
             self.failed.add(pod.index)
-        elif action == "Count":
-            self.failures[pod.index] += 1
-            if self.failures[pod.index] > self.spec["backoffLimitPerIndex"]:
-                self.failed.add(pod.index)
         if len(self.failed) > self.spec["maxFailedIndexes"]:
             self.failed_by = "maxFailedIndexes"
         return action

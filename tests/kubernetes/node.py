@@ -61,7 +61,7 @@ class Node:
         self, template: Mapping[str, Any], *, name: str, index: int, labels: Mapping[str, str]
     ) -> Pod:
         """Start a pod of the template."""
-        place = self.folder / name
+        place: Path = self.folder / name
         place.mkdir(parents=True)
         spec, (container,) = template["spec"], template["spec"]["containers"]
         volumes = {volume["name"]: volume for volume in spec["volumes"]}

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,14 @@ from tests.cases.compare import read_records
 from tests.cases.on_s3 import Prefix, new_prefix
 from tests.kubernetes.controller import Controller
 from tests.kubernetes.jobs import job_of
-from tests.kubernetes.node import Node, marked
+from tests.kubernetes.node import Node, Pod, marked
 from tests.servers.s3_server import S3Server
 
 TICK_S = 0.02
 LIMIT_S = 1500.0
 LEASE_S = 3.0
+MOST_DEATHS = 4
+"""That count, of one index: more than six give it up."""
 SECRETS = {
     "AWS_ACCESS_KEY_ID": "store/id",
     "AWS_SECRET_ACCESS_KEY": "store/key",
@@ -80,8 +82,12 @@ class Scene:
 
     def told(self) -> str:
         """What pods said, the last of each."""
-        ends = [f"{pod.name}: {pod.exit_code} {action}" for pod, action in self.controller.ended]
-        logs = [log.read_text(errors="replace")[-600:] for log in sorted(self.folder.rglob("log"))]
+        ends = [
+            f"{pod.name}: {pod.exit_code} {action}" for pod, action in self.controller.ended
+        ]
+        logs = [
+            log.read_text(errors="replace")[-600:] for log in sorted(self.folder.rglob("log"))
+        ]
         return "\n".join([*ends[-40:], *logs[-6:]])
 
     def run(self, seconds: float) -> None:
@@ -132,39 +138,41 @@ def scene(folder: Path, server: S3Server, rows: int, seed: str, **more: Any) -> 
 
 def strike(found: Scene) -> str:
     """One disruption of a random kind, at a pod that is there."""
-    controller, node, rng = found.controller, found.node, found.rng
-    pods = [pod for pod in node.pods if not pod.is_over and pod.kill_at is None]
-    if not pods:
+    alive = [p for p in found.node.pods if not p.is_over and p.kill_at is None]
+    if not alive:
         return ""
-    pod = rng.choice(pods)
-    how = rng.choices(
-        ("preempt", "short notice", "lost", "out of memory", "scale", "twice", "slow"),
-        (4, 3, 4, 1, 2, 2, 2),
-    )[0]
-    if how == "preempt":
-        controller.preempt(pod)
-    elif how == "short notice":
-        controller.preempt(pod, rng.uniform(0, 0.5))
-    elif how == "lost":
-        controller.lose(pod)
-    elif how == "out of memory":
-        if controller.failures[pod.index] >= 4:
-            return ""
-        node.kill(pod)
-    elif how == "scale":
-        controller.parallelism = rng.randint(1, 5)
-    elif how == "twice":
-        controller.start(pod.index)
-    else:
-        slow(found, pod, rng.uniform(0.5, 2) * LEASE_S)
+    pod = found.rng.choice(alive)
+    how = found.rng.choices(list(STRIKES), [weight for weight, _ in STRIKES.values()])[0]
+    if how == "out of memory" and found.controller.failures[pod.index] >= MOST_DEATHS:
+        return ""
+    STRIKES[how][1](found, pod)
     return how
 
 
-def slow(found: Scene, pod: Any, seconds: float) -> None:
+def slow(found: Scene, pod: Pod) -> None:
     """All of a pod stands still, maybe so long that its leases are taken over, and goes on."""
     found.node.freeze(pod, is_frozen=True)
-    found.run(seconds)
+    found.run(found.rng.uniform(0.5, 2) * LEASE_S)
     found.node.freeze(pod, is_frozen=False)
+
+
+def scale(found: Scene, _pod: Pod) -> None:
+    found.controller.parallelism = found.rng.randint(1, 5)
+
+
+STRIKES: dict[str, tuple[int, Callable[[Scene, Pod], object]]] = {
+    "preempt": (4, lambda found, pod: found.controller.preempt(pod)),
+    "short notice": (
+        3,
+        lambda found, pod: found.controller.preempt(pod, found.rng.uniform(0, 0.5)),
+    ),
+    "lost": (4, lambda found, pod: found.controller.lose(pod)),
+    "out of memory": (1, lambda found, pod: found.node.kill(pod)),
+    "scale": (2, scale),
+    "twice": (2, lambda found, pod: found.controller.start(pod.index)),
+    "slow": (2, slow),
+}
+"""Kind of disruption -> how often, and what happens."""
 
 
 @pytest.mark.parametrize(
@@ -201,9 +209,7 @@ def test_each_index_does_its_own_tasks_and_all_end_with_0(
         assert len(found.workers_of_commits()) >= 4
 
 
-def test_an_index_that_lives_twice_doubles_nothing(
-    tmp_path: Path, s3_server: S3Server
-) -> None:
+def test_an_index_that_lives_twice_doubles_nothing(tmp_path: Path, s3_server: S3Server) -> None:
     with scene(tmp_path, s3_server, 600, "twice") as found:
         found.run(0)
         found.controller.step()

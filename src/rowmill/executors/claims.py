@@ -74,8 +74,7 @@ class Claims:
             left = []
             self.num_left = len(todo)
             for task in todo:
-                while has_enough() and not is_over():
-                    time.sleep(ENOUGH_S)
+                _wait_while(has_enough, is_over)
                 if is_over():
                     return
                 epoch = self._leases.claim(task)
@@ -86,10 +85,8 @@ class Claims:
                     yield rows
                     idle_since = time.monotonic()
             todo = [task for task in left if not self._is_committed(task)]
-            now = time.monotonic()
-            if is_busy():
-                idle_since = now
-            if now - idle_since > self._slot.patience_s:
+            idle_since = time.monotonic() if is_busy() else idle_since
+            if time.monotonic() - idle_since > self._slot.patience_s:
                 return
             if todo:
                 yield None
@@ -119,3 +116,8 @@ class Claims:
         again = self._again.get(task)
         name = rundir.commit(task, again.retry if again else 0)
         return self._storage.size(name) is not None
+
+
+def _wait_while(has_enough: Callable[[], bool], is_over: Callable[[], bool]) -> None:
+    while has_enough() and not is_over():
+        time.sleep(ENOUGH_S)

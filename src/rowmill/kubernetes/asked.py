@@ -18,16 +18,24 @@ from rowmill.kubernetes.pod import JOB_FOLDER, MODEL_STORE, MODELS, SCRATCH
 RESERVED = (JOB_FOLDER, MODELS, MODEL_STORE, SCRATCH, "/dev", "/proc", "/sys", "/etc")
 REFERENCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-._a-zA-Z0-9]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-SECRET_LIKE = re.compile(r"(SECRET|TOKEN|PASSWORD|API_?KEY|ACCESS_KEY|CREDENTIAL)", re.IGNORECASE)
+SECRET_LIKE = re.compile(
+    r"(SECRET|TOKEN|PASSWORD|API_?KEY|ACCESS_KEY|CREDENTIAL)", re.IGNORECASE
+)
 DERIVED = ("ROWMILL_TOKEN", "ROWMILL_WORKER", "ROWMILL_WORKERS", "JOB_COMPLETION_INDEX")
 LEAST_SPOT_NOTICE_S = 25
 """GKE tells a pod of its node's end so long before; others tell earlier."""
 
 
 def elsewhere(engine: EngineConfig) -> EngineConfig:
-    """The engine as it can be checked here: a model that pods alone have is taken for a name on the hub."""
-    is_far = engine.model.startswith(f"{MODELS}/")
-    return engine.model_copy(update={"model": "models/there"}) if is_far else engine
+    """The engine as it can be checked here: without secrets, and with a name for a model that pods alone have."""
+    kept = {
+        name: value
+        for name, value in engine.model_dump(exclude_unset=True).items()
+        if not list(_referred({name: value}))
+    }
+    if engine.model.startswith(f"{MODELS}/"):
+        kept["model"] = "models/there"
+    return EngineConfig(**kept)
 
 
 def check_asked(job: Job, *, needs_image: bool = True) -> None:
@@ -42,6 +50,7 @@ def check_asked(job: Job, *, needs_image: bool = True) -> None:
         *_model(job),
         *_sharing(job),
         *_variables(job),
+        *_references(job),
     ]
     if mistakes:
         raise BadJob(where="[kubernetes]", mistakes=mistakes)
@@ -132,10 +141,13 @@ def _variables(job: Job) -> Iterator[str]:
     for name in asked.environment:
         if SECRET_LIKE.search(name):
             yield f"`environment.{name}` looks like a secret, and would stand in the manifest: refer to it in `secrets`"
-    known = {*asked.secrets, *asked.environment}
-    for name in sorted(set(_referred(job.engine.model_dump()))):
-        if name not in known:
-            yield f'the job refers to `env:{name}`, which pods do not have: set `secrets.{name} = "SECRET/KEY"`'
+
+
+def _references(job: Job) -> Iterator[str]:
+    asked = job.kubernetes
+    referred = set(_referred(job.engine.model_dump()))
+    for name in sorted(referred - {*asked.secrets, *asked.environment}):
+        yield f'the job refers to `env:{name}`, which pods do not have: set `secrets.{name} = "SECRET/KEY"`'
 
 
 def _referred(value: Any) -> Iterator[str]:

@@ -22,21 +22,36 @@ def schema_mistakes(document: Document, version: str, at: str = "") -> Iterator[
     try:
         schemas.validate(document, version, strict=True)
     except schemas.ValidationError as error:
-        yield _sentence(error, at)
+        yield from _sentences(error, at)
     except schemas.SchemaNotFoundError:
         kind, api = document["kind"], document["apiVersion"]
         yield f"{at}kind: Kubernetes {version} has no `{kind}` in `{api}`"
 
 
-def _sentence(error: Any, at: str) -> str:
+def _sentences(error: Any, at: str) -> Iterator[str]:
     """The library's mistake by its parts: its own words may quote whole objects."""
+    yield _sentence(error, at)
+    if error.validator == "required":
+        # A needed field that is missing may stand there under a wrong name.
+        known = list(error.schema.get("properties", {}))
+        for name in sorted(set(error.instance) - set(known)):
+            path = at + _joined([*map(str, error.absolute_path), name])
+            yield f"{path}: there is no such field{_hint(name, known)}"
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def _sentence(error: Any, at: str) -> str:
     path = at + _joined([str(part) for part in error.absolute_path])
     if error.validator == "additionalProperties":
         known = list(error.schema.get("properties", {}))
         unknown = sorted(set(error.instance) - set(known))
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        hint = f"; did you mean `{near[0]}`?" if near else ""
-        return f"{_joined([path, unknown[0]])}: there is no such field{hint}"
+        return (
+            f"{_joined([path, unknown[0]])}: there is no such field{_hint(unknown[0], known)}"
+        )
     if error.validator == "required":
         missing = [name for name in error.validator_value if name not in error.instance]
         return f"{_joined([path, missing[0]])}: is needed and not there"
@@ -75,9 +90,7 @@ def enum_mistakes(
         value = at_path(document, path)
         if value is not None and value not in allowed:
             known = ", ".join(f"`{one}`" for one in allowed)
-            near = difflib.get_close_matches(str(value), allowed, n=1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
-            yield f"{at}{path}: `{value}`; allowed are {known}{hint}"
+            yield f"{at}{path}: `{value}`; allowed are {known}{_hint(str(value), allowed)}"
 
 
 def name_mistakes(document: Document, *, most: int) -> Iterator[str]:

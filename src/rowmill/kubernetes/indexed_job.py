@@ -66,9 +66,7 @@ def config_map(job: Job, name: str) -> Document:
     return dict(made.to_dict())
 
 
-def _document(
-    version: str, kind: str, job: Job, name: str, spec: batch_v1.JobSpec
-) -> Document:
+def _document(version: str, kind: str, job: Job, name: str, spec: batch_v1.JobSpec) -> Document:
     from lightkube.models import batch_v1, meta_v1
 
     queue = job.kubernetes.queue
@@ -77,7 +75,9 @@ def _document(
         apiVersion=version,
         kind=kind,
         metadata=meta_v1.ObjectMeta(
-            name=name, namespace=job.kubernetes.namespace or None, labels={**labels(name), **more}
+            name=name,
+            namespace=job.kubernetes.namespace or None,
+            labels={**labels(name), **more},
         ),
         spec=spec,
     )

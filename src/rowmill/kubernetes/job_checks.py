@@ -24,7 +24,6 @@ CONDITIONS = ("True", "False", "Unknown")
 MOST_RULES = 20
 
 
-
 def job_mistakes(document: Document) -> Iterator[str]:
     """Rules of a Job that its schema does not carry."""
     yield from enum_mistakes(document, JOB_ENUMS)

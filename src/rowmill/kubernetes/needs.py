@@ -66,7 +66,9 @@ def needs_of(job: Job) -> Needs:
     memory = settled("memory_gib", asked.memory_gib, *_memory(gpu, gpus, model_gib, shm))
     room = settled("model_gib", asked.model_gib, math.ceil(1.2 * model_gib), model_why)
     grace = math.ceil(job.run.drain_s) + DRAIN_MARGIN_S
-    reasons["grace"] = f"`run.drain_s` of {job.run.drain_s:g} s, and {DRAIN_MARGIN_S} s to write down what is answered"
+    reasons["grace"] = (
+        f"`run.drain_s` of {job.run.drain_s:g} s, and {DRAIN_MARGIN_S} s to write down what is answered"
+    )
     return Needs(
         gpus=gpus,
         cpu=cpu,
@@ -113,7 +115,11 @@ def _model(job: Job) -> tuple[float, str]:
 def _cpu(job: Job, gpu: Gpu | None, gpus: int) -> tuple[float, str]:
     if not gpus:
         local = engines.resolve(job.engine).name == "llamacpp"
-        return (LEAST_CORES, "the engine computes on them") if local else (2, "no engine in the pod computes")
+        return (
+            (LEAST_CORES, "the engine computes on them")
+            if local
+            else (2, "no engine in the pod computes")
+        )
     shape = shape_of_model(job.engine)
     if gpu is None or shape is None:
         return LEAST_CORES * gpus, f"{LEAST_CORES} a GPU"
@@ -126,9 +132,11 @@ def _cpu(job: Job, gpu: Gpu | None, gpus: int) -> tuple[float, str]:
 
 def _memory(gpu: Gpu | None, gpus: int, model_gib: float, shm_gib: float) -> tuple[float, str]:
     if not gpus:
-        return math.ceil(model_gib + OWN_GIB + shm_gib), f"the model, {OWN_GIB:g} GiB, and /dev/shm, which counts to it"
+        return math.ceil(
+            model_gib + OWN_GIB + shm_gib
+        ), f"the model, {OWN_GIB:g} GiB, and /dev/shm, which counts to it"
     gib = math.ceil(gpu.memory_bytes / GIB) if gpu is not None else UNKNOWN_GPU_GIB
     whose = f"of `{gpu.name}`" if gpu is not None else "of a GPU that is not named (`plan.gpu`)"
-    return 2 * gib * gpus + math.ceil(shm_gib), f"twice the {gib} GiB {whose}, and /dev/shm, which counts to it"
-
-
+    return 2 * gib * gpus + math.ceil(
+        shm_gib
+    ), f"twice the {gib} GiB {whose}, and /dev/shm, which counts to it"

@@ -96,7 +96,7 @@ def _worker(job: Job, needs: Needs) -> core_v1.Container:
         volumeMounts=[
             core_v1.VolumeMount(name="job", mountPath=JOB_FOLDER, readOnly=True),
             core_v1.VolumeMount(name="scratch", mountPath=SCRATCH),
-            core_v1.VolumeMount(name="shm", mountPath="/dev/shm"),  # noqa: S108 - the engine's own
+            core_v1.VolumeMount(name="shm", mountPath="/dev/shm"),
             *_model_mounts(job),
             *(
                 core_v1.VolumeMount(name=f"claim-{number}", mountPath=path)
@@ -170,7 +170,10 @@ def gpu_resources(job: Job, needs: Needs) -> dict[str, str]:
         return {f"nvidia.com/mig-{asked.mig_profile}": str(needs.gpus)}
     found = {asked.gpu_resource or GPU: str(needs.gpus)}
     if asked.gpu_sharing == "hami":
-        shares = {"nvidia.com/gpumem": asked.gpu_memory_mib, "nvidia.com/gpucores": asked.gpu_cores}
+        shares = {
+            "nvidia.com/gpumem": asked.gpu_memory_mib,
+            "nvidia.com/gpucores": asked.gpu_cores,
+        }
         found |= {name: str(value) for name, value in shares.items() if value is not None}
     return found
 

@@ -93,17 +93,22 @@ def _resources(resources: Any, at: str) -> Iterator[str]:
         return
     asked = {group: resources.get(group) or {} for group in ("requests", "limits")}
     for group, amounts in asked.items():
-        for name, amount in amounts.items() if isinstance(amounts, Mapping) else ():
-            if not QUANTITY.fullmatch(str(amount)):
-                yield f"{at}{group}.{name}: `{amount}` is no quantity, such as `16`, `500m` or `64Gi`"
-            elif _is_device(name) and not str(amount).isdecimal():
-                yield f"{at}{group}.{name}: `{amount}`; devices are whole ones (shares have resources of their own)"
-            elif name == "gpu":
-                yield f"{at}{group}.gpu: there is no such resource; `nvidia.com/gpu` is one"
+        if isinstance(amounts, Mapping):
+            yield from _amounts(amounts, f"{at}{group}.")
     for name in {*asked["requests"], *asked["limits"]}:
         request, limit = asked["requests"].get(name), asked["limits"].get(name)
         if _is_device(name) and request is not None and str(request) != str(limit):
             yield f"{at}limits.{name}: `{limit}`, and `{request}` is requested; of devices both are equal"
+
+
+def _amounts(amounts: Mapping[str, Any], at: str) -> Iterator[str]:
+    for name, amount in amounts.items():
+        if not QUANTITY.fullmatch(str(amount)):
+            yield f"{at}{name}: `{amount}` is no quantity, such as `16`, `500m` or `64Gi`"
+        elif _is_device(name) and not str(amount).isdecimal():
+            yield f"{at}{name}: `{amount}`; devices are whole ones (shares have resources of their own)"
+        elif name == "gpu":
+            yield f"{at}gpu: there is no such resource; `nvidia.com/gpu` is one"
 
 
 def _is_device(name: str) -> bool:
@@ -125,7 +130,9 @@ def _tolerations(spec: Mapping[str, Any], at: str) -> Iterator[str]:
         if not isinstance(one, Mapping):
             continue
         inner = f"{at}tolerations.{number}."
-        yield from enum_mistakes(one, {"effect": EFFECTS, "operator": TOLERATION_OPERATORS}, inner)
+        yield from enum_mistakes(
+            one, {"effect": EFFECTS, "operator": TOLERATION_OPERATORS}, inner
+        )
         if one.get("operator") == "Exists" and one.get("value"):
             yield f"{inner}value: with `operator: Exists` there is none"
 

@@ -19,14 +19,12 @@ def toml_of(tree: Mapping[str, Any]) -> str:
 
 def _lines(tree: Mapping[str, Any]) -> Iterator[str]:
     for key, value in tree.items():
-        if not isinstance(value, Mapping) and value is not None:
+        if value is not None and not (isinstance(value, Mapping) and value):
             yield f"{_key(key)} = {_value(value)}"
     for key, value in tree.items():
         if isinstance(value, Mapping) and value:
             yield f"\n[{_key(key)}]"
-            yield from (
-                f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None
-            )
+            yield from (f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None)
 
 
 def _value(value: Any) -> str:
