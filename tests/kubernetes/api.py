@@ -97,7 +97,7 @@ def serving(folder: Path) -> Iterator[tuple[Api, Path]]:
             self.end_headers()
             self.wfile.write(content)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+        def log_message(self, format: str, *args: Any) -> None:
             return
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
@@ -132,6 +132,12 @@ def _status(code: int, reason: str, message: str) -> dict[str, Any]:
 
 def _found(api: Api, path: str, query: dict[str, list[str]]) -> Any:
     """What a path holds; a text for logs, None for nothing."""
+    if path.endswith("/log"):
+        return api.logs.get(path.split("/")[-2], "")
+    return _discovered(path) or api.objects.get(path) or _listed(api, path, query)
+
+
+def _discovered(path: str) -> Any:
     if path == "/api":
         return {"kind": "APIVersions", "versions": ["v1"]}
     if path == "/apis":
@@ -146,10 +152,10 @@ def _found(api: Api, path: str, query: dict[str, list[str]]) -> Any:
             return _resources(version)
         if path == f"/openapi/v3{place}":
             return _openapi(version, place)
-    if path.endswith("/log"):
-        return api.logs.get(path.split("/")[-2], "")
-    if path in api.objects:
-        return api.objects[path]
+    return None
+
+
+def _listed(api: Api, path: str, query: dict[str, list[str]]) -> Any:
     plurals = {plural: kind for rows in RESOURCES.values() for plural, kind, _ in rows}
     kind = plurals.get(path.rpartition("/")[2])
     if kind is None:

@@ -137,7 +137,7 @@ class Node:
             self.kill(pod)
 
     def _mounted(self, volume: Mapping[str, Any], place: Path) -> Path:
-        folder = place / "volumes" / volume["name"]
+        folder: Path = place / "volumes" / volume["name"]
         folder.mkdir(parents=True)
         if "configMap" in volume:
             wanted = volume["configMap"]["name"]

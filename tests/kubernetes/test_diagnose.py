@@ -238,5 +238,5 @@ def test_a_recorded_list_is_read_and_blocks(
 
     assert code == 5
     told = capsys.readouterr().out
-    assert "image_not_found: there is no such image (1 pods: rowmill-reviews-0-x7k2p)" in told
+    assert "image_not_found: there is no such image (rowmill-reviews-0-x7k2p)" in told
     assert "  do:   see that `kubernetes.image` is pushed" in told

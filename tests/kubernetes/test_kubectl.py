@@ -108,7 +108,7 @@ def test_status_logs_and_diagnose_look_at_the_cluster(
     assert "rowmill-reviews-0-x7k2p  20/40 rows" in said
 
     code, said = told(capsys, "diagnose", job)
-    assert code == 5
+    assert code == 5, said
     assert "gpu_quota: the quota of the namespace has no GPUs left" in said
     assert "image_denied: the registry does not let the node have the image" in said
 

@@ -100,10 +100,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         if not self.findings:
             yield "nothing is wrong as far as the cluster tells; `rowmill k8s logs` has what pods say"
         for one in self.findings:
-            who = (
-                f" ({len(one.pods)} pods: {one.pods[0]}{', ...' if len(one.pods) > 1 else ''})"
-            )
-            yield f"{one.name}: {one.meaning}{who if one.pods else ''}"
+            yield f"{one.name}: {one.meaning}{_who(one.pods)}"
             if one.told:
                 yield f"  told: {one.told}"
             yield f"  do:   {one.remedy}"
@@ -236,6 +233,12 @@ def _of_event(event: Thing, pods: Sequence[Thing]) -> Iterator[Found]:
     trouble = find(f"{reason} {text}", table)
     if trouble is not None:
         yield trouble, pod, text, True
+
+
+def _who(pods: Sequence[str]) -> str:
+    if len(pods) < 2:
+        return f" ({pods[0]})" if pods else ""
+    return f" ({len(pods)} pods: {pods[0]}, ...)"
 
 
 def _name(thing: Thing) -> str:
