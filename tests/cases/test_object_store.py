@@ -498,3 +498,15 @@ def test_what_a_killed_probe_left_is_removed_once_it_is_old(out: Prefix) -> None
         patch.setattr(objects, "STALE_S", -1.0)
         assert storage.sweep() == 1
     assert out.names() == ["run.json"]
+
+
+def test_an_empty_folder_of_a_store_is_empty(tmp_path: Path, out: Prefix) -> None:
+    """An object whose name is the prefix and a `/`; here one that is left when all in it was deleted."""
+    out.put("gone", b"")
+    out.store.delete("gone")
+    source = tmp_path / "in.jsonl"
+    source.write_text(json.dumps({"text": "a"}) + "\n")
+
+    finished = rowmill("run", s3_job(source, out, "--prompt", "{text}"))
+
+    assert finished.code == OK, finished.stderr

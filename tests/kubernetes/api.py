@@ -47,60 +47,61 @@ class Api:
         return sorted(str(thing["kind"]) for thing in self.objects.values())
 
 
+class Answers(BaseHTTPRequestHandler):
+    """What the server says."""
+
+    api: Api
+
+    def do_GET(self) -> None:
+        address = urlsplit(self.path)
+        found = _found(self.api, address.path, parse_qs(address.query))
+        if isinstance(found, str):
+            self._send(200, found.encode(), "text/plain")
+        else:
+            self._json(200 if found else 404, found or _status(404, "NotFound", "not found"))
+
+    def do_POST(self) -> None:
+        thing = self._body()
+        if self.api.refusal:
+            self._json(403, _status(403, "Forbidden", self.api.refusal))
+            return
+        path = urlsplit(self.path).path
+        thing["metadata"].setdefault("namespace", "default")
+        self.api.objects[f"{path}/{thing['metadata']['name']}"] = thing
+        self._json(201, thing)
+
+    def do_PATCH(self) -> None:
+        self._body()
+        self._json(200, self.api.objects[urlsplit(self.path).path])
+
+    def do_DELETE(self) -> None:
+        self._body()
+        self.api.objects.pop(urlsplit(self.path).path, None)
+        self._json(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
+
+    def _body(self) -> Any:
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}")
+
+    def _json(self, code: int, value: Any) -> None:
+        self._send(code, json.dumps(value).encode(), "application/json")
+
+    def _send(self, code: int, content: bytes, kind: str) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[Api, Path]]:
     """A server, and the file that tells `kubectl` of it."""
     api = Api()
 
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            address = urlsplit(self.path)
-            found = _found(api, address.path, parse_qs(address.query))
-            if isinstance(found, str):
-                self._send(200, found.encode(), "text/plain")
-            else:
-                self._json(
-                    200 if found else 404, found or _status(404, "NotFound", "not found")
-                )
-
-        def do_POST(self) -> None:
-            thing = self._body()
-            if api.refusal:
-                self._json(403, _status(403, "Forbidden", api.refusal))
-                return
-            path = urlsplit(self.path).path
-            thing["metadata"].setdefault("namespace", "default")
-            api.objects[f"{path}/{thing['metadata']['name']}"] = thing
-            self._json(201, thing)
-
-        def do_PATCH(self) -> None:
-            self._body()
-            self._json(200, api.objects[urlsplit(self.path).path])
-
-        def do_DELETE(self) -> None:
-            self._body()
-            api.objects.pop(urlsplit(self.path).path, None)
-            self._json(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
-
-        def _body(self) -> Any:
-            return json.loads(
-                self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}"
-            )
-
-        def _json(self, code: int, value: Any) -> None:
-            self._send(code, json.dumps(value).encode(), "application/json")
-
-        def _send(self, code: int, content: bytes, kind: str) -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Ours", (Answers,), {"api": api}))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     config = folder / "kubeconfig"

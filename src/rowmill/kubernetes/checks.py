@@ -28,6 +28,13 @@ KINDS = {
 """Kinds that are looked at beyond their schema."""
 
 
+def is_foreign(document: Document) -> bool:
+    """Whether the object is of an extension whose schema is not known here: nothing can be said of it."""
+    group = str(document.get("apiVersion", "")).rpartition("/")[0]
+    is_own = "." not in group or (group.endswith(".k8s.io") and "x-k8s.io" not in group)
+    return not is_own and document.get("kind") != "RayJob"
+
+
 def mistakes(document: Document, version: str) -> list[str]:
     """Everything that is wrong with a document, each as `PATH: what`.
 

@@ -88,6 +88,8 @@ def ray_mistakes(document: Document, version: str) -> Iterator[str]:
     yield from _fields(spec, SPEC, "spec.")
     if not spec.get("entrypoint") and spec.get("submissionMode") != "InteractiveMode":
         yield "spec.entrypoint: is needed and not there"
+    if spec.get("ttlSecondsAfterFinished") and not spec.get("shutdownAfterJobFinishes"):
+        yield "spec.ttlSecondsAfterFinished: needs `spec.shutdownAfterJobFinishes: true`"
     cluster = spec.get("rayClusterSpec")
     if not isinstance(cluster, Mapping):
         if not spec.get("clusterSelector"):
