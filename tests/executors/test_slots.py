@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -14,14 +15,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rowmill import rundir
 from rowmill.config import Job
 from rowmill.errors import RunMismatch
+from rowmill.events import Summary
+from rowmill.executors.local import run
 from rowmill.executors.opening import Opened, new_run, understand
 from rowmill.executors.slots import Slot
+from rowmill.leases import Leases
 from rowmill.read import open_source
 from rowmill.record import read_run, write_run
 from rowmill.storage import open_storage
 from tests.cases.compare import read_records
+from tests.cases.endpoint import wait_until
 
 
 @given(st.integers(1, 9), st.integers(0, 60), st.data())
@@ -92,6 +98,37 @@ def test_a_beginning_over_other_files_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RunMismatch, match="over other files"):
         write_run(storage, other.record, other.cut)
+
+
+def test_a_worker_asks_what_it_has_while_others_hold_the_rest(tmp_path: Path) -> None:
+    """Two that wait for more rows before they start, each for the other's, would wait for ever."""
+    file = tmp_path / "in.jsonl"
+    file.write_text("".join(json.dumps({"text": str(i)}) + "\n" for i in range(40)))
+    job = Job.model_validate(
+        {
+            "source": [str(file)],
+            "output": "memory://held",
+            "prompt": "{text}",
+            "engine": {"name": "echo"},
+            "run": {"task_rows": 10},
+        }
+    )
+    storage = open_storage("memory://held")
+    ends: list[Summary] = []
+
+    def work() -> None:
+        slot = Slot(index=0, of=2, patience_s=60.0)
+        ends.append(run(job, token="t", slot=slot))
+
+    worker = threading.Thread(target=work, daemon=True)
+    with Leases(storage, worker="other", token="t", lease_s=30.0) as others:
+        assert all(others.claim(task) for task in (1, 2, 3))
+        worker.start()
+        wait_until(lambda: storage.size(rundir.commit(0)) is not None, "a commit")
+    worker.join(60)
+
+    assert [end.not_done for end in ends] == [0]
+    assert storage.size(rundir.DONE) is not None
 
 
 @pytest.mark.slow

@@ -50,6 +50,8 @@ class Claims:
         self.todo = slot.arranged(open_tasks if again is None else list(again))
         self.num_left = len(self.todo)
         """Tasks that were left to claim when they were last gone through."""
+        self.is_out = False
+        """Whether others hold all that was left then: who waits for more rows may wait for one who waits for him."""
         self.resumed = Counts()
         """Of outcomes that earlier starts wrote, as far as their tasks are committed or claimed by now."""
         for task in commits.keys() - set(self.todo):
@@ -82,6 +84,7 @@ class Claims:
                 if epoch is None:
                     left.append(task)
                 elif rows := self._claimed(task, epoch):
+                    self.is_out = False
                     yield rows
                     idle_since = time.monotonic()
             todo = [task for task in left if not self._is_committed(task)]
@@ -89,6 +92,7 @@ class Claims:
             if time.monotonic() - idle_since > self._slot.patience_s:
                 return
             if todo:
+                self.is_out = True
                 yield None
                 time.sleep(WAIT_S)
 

@@ -23,6 +23,7 @@ from rowmill.events import Listener, Note
 from rowmill.executors.asking import Asking
 from rowmill.executors.caps import Caps
 from rowmill.executors.claims import Claims
+from rowmill.executors.first_rows import FirstRows
 from rowmill.executors.foretelling import Foretelling
 from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
 from rowmill.executors.profiles import feed_of
@@ -72,10 +73,8 @@ class Worker:
             slot: which of several workers this one is.
         """
         job = opened.words.job
-        self._opened, self._storage, self._name = opened, storage, name
+        self._opened, self._storage, self._name, self._slot = opened, storage, name, slot
         self._job, self._stop, self._listen = job, stop, listen
-        self._slot, first_rows = slot, min(job.validate_.first_rows, opened.cut.num_lines)
-        self._first_rows = slot.share(first_rows)
         self._tasks = OpenTasks(opened.places, name)
         self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
         self._stations = stations_of(opened)
@@ -93,6 +92,8 @@ class Worker:
             warm=warm,
         )
         self._claims = Claims(storage, self._leases, self._tasks, opened, again, slot)
+        wanted = slot.share(min(job.validate_.first_rows, opened.cut.num_lines))
+        self._first = FirstRows(self._stations, self._claims, wanted)
         self._resumed = self._claims.resumed
         self._caps = Caps(job.run, storage, stop, before=self._resumed)
         self.total = opened.cut.num_lines
@@ -191,7 +192,7 @@ class Worker:
     def _has_enough(self) -> bool:
         """Whether so much waits to be asked that the next task is better left to another worker."""
         if not self._is_checked:
-            return self._stations.num_validated >= max(1, self._first_rows)
+            return self._stations.num_validated >= max(1, self._first.wanted)
         waiting = self._stations.num_validated - self._entered
         if waiting < self._feed.target_rows:
             return False
@@ -204,13 +205,12 @@ class Worker:
         Raises:
             DuplicateIds: ids repeat among them.
         """
-        stations, wanted = self._stations, self._first_rows
+        stations = self._stations
         if self._opened.words.limits.starts_slowly:
             self._start_early()
             return
         while not self._stop and not self._buffer.wait(
-            lambda: stations.num_read >= wanted or self._buffer.weight >= LOOKAHEAD_BYTES,
-            TICK_S,
+            lambda: self._first.are_read() or self._buffer.weight >= LOOKAHEAD_BYTES, TICK_S
         ):
             pass
         if self._opened.is_new:
@@ -224,12 +224,12 @@ class Worker:
 
         What would refuse the job shows before rows are tokenised; one window is, to see that there is something to ask.
         """
-        stations, wanted = self._stations, self._first_rows
+        stations = self._stations
         while not self._stop and not self._valid.wait(
-            lambda: stations.num_validated >= wanted or self._valid.is_full, TICK_S
+            lambda: self._first.are_validated() or self._valid.is_full, TICK_S
         ):
             pass
-        while not self._stop and not self._buffer.wait(lambda: stations.num_tokens > 0, TICK_S):
+        while not self._stop and not self._buffer.wait(self._first.can_ask, TICK_S):
             pass
         if self._opened.is_new:
             stations.check_duplicates()
