@@ -205,7 +205,6 @@ class Worker:
         Raises:
             DuplicateIds: ids repeat among them.
         """
-        stations = self._stations
         if self._opened.words.limits.starts_slowly:
             self._start_early()
             return
@@ -213,10 +212,7 @@ class Worker:
             lambda: self._first.are_read() or self._buffer.weight >= LOOKAHEAD_BYTES, TICK_S
         ):
             pass
-        if self._opened.is_new:
-            stations.check_duplicates()
-            stations.check_any_asked()
-            start_run(self._opened, self._storage)
+        self._begin_run()
         self._checked()
 
     def _start_early(self) -> None:
@@ -231,16 +227,19 @@ class Worker:
             pass
         while not self._stop and not self._buffer.wait(self._first.can_ask, TICK_S):
             pass
-        if self._opened.is_new:
-            stations.check_duplicates()
-            stations.check_any_asked()
-            start_run(self._opened, self._storage)
+        self._begin_run()
         if stations.num_tokens and not self._stop:
             self.foretelling.begin(self.total - self._resumed.done)
             self._asking.start()
             stations.limits = self._asking.limits or stations.limits
         self._valid.bound(VALID_BYTES)
         self._checked()
+
+    def _begin_run(self) -> None:
+        if self._opened.is_new:
+            self._stations.check_duplicates()
+            self._stations.check_any_asked()
+            start_run(self._opened, self._storage)
 
     def _checked(self) -> None:
         self._stations.duplicates.clear()
