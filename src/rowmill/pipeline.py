@@ -361,3 +361,8 @@ def _size(rows: list[AnyRow | BadLine]) -> int:
         return sum(lines)
     means = [row.columns.mean_bytes for row in rows if type(row) is TableRow]
     return sum(lines) + sum(means)
+
+
+def weight_of(rows: Valid | Window) -> float:
+    """What they weigh in a buffer; one without rows weighs something, too."""
+    return rows.num_bytes + 1.0

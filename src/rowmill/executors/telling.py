@@ -34,9 +34,13 @@ def progress_event(
     )
 
 
-def queues(feed: Feed, gauges: Sequence[Gauge]) -> dict[str, float]:
+def queues(
+    feed: Feed, gauges: Sequence[Gauge], *, planned_bytes: float, copies: int
+) -> dict[str, float]:
     """What waits between stations: the fullest one names the bottleneck behind it."""
     return {
+        "planned_bytes": int(planned_bytes),
+        "copies_waiting": copies,
         "in_flight_target": feed.target_rows,
         "in_flight": feed.in_flight,
         "child_waiting_batches": sum(gauge.waiting for gauge in gauges),

@@ -35,7 +35,7 @@ from rowmill.journal import Again, Counts
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
 from rowmill.outcomes import pack
-from rowmill.pipeline import Valid, Window
+from rowmill.pipeline import Valid, Window, weight_of
 from rowmill.rows import Prompts
 from rowmill.storage import Storage
 
@@ -127,9 +127,9 @@ class Worker:
                 lambda: self._is_over or bool(self._stop),
                 lambda: self._feed.in_flight > 0 or self._stations.num_read > self._entered,
             )
-            fill(self._valid, self._stations.validated(claims), _weight_of, name="rowmill-read")
+            fill(self._valid, self._stations.validated(claims), weight_of, name="rowmill-read")
             planned = chain.from_iterable(map(self._stations.planned, drain(self._valid)))
-            fill(self._buffer, planned, _weight_of, name="rowmill-measure")
+            fill(self._buffer, planned, weight_of, name="rowmill-measure")
             keeper = None
             try:
                 self._check_first_rows()
@@ -384,11 +384,12 @@ class Worker:
             self._tasks.counts,
             total=self.total,
             seconds=now - self._began - self.engine_start_s,
-            queues={
-                "planned_bytes": int(self._buffer.weight),
-                "copies_waiting": self._tasks.num_waiting_copies,
-                **queues(self._feed, self._asking.gauges),
-            },
+            queues=queues(
+                self._feed,
+                self._asking.gauges,
+                planned_bytes=self._buffer.weight,
+                copies=self._tasks.num_waiting_copies,
+            ),
         )
         self._hear(event)
 
@@ -396,7 +397,3 @@ class Worker:
         self._log.add(event)
         if self._listen is not None:
             self._listen(event)
-
-
-def _weight_of(rows: Valid | Window) -> float:
-    return rows.num_bytes + 1.0
