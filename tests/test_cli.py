@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -53,6 +54,13 @@ OPTIONS = {
     ],
     "check": sorted([*JOB_OPTIONS, "--fix", "--gpu", "--sample"]),
     "export": ["--debug", "--json", "--output"],
+    "k8s": [],
+    "k8s check": ["--debug", "--json", "--version"],
+    "k8s diagnose": ["--debug", "--from", "--json", "--set"],
+    "k8s logs": ["--debug", "--index", "--json", "--set", "--tail"],
+    "k8s render": ["--debug", "--json", "--rayjob", "--set", "--slurm"],
+    "k8s status": ["--debug", "--json", "--set"],
+    "k8s submit": ["--debug", "--json", "--rayjob", "--set"],
     "retry": ["--debug", "--json", "--kind", "--set"],
     "run": sorted([*JOB_OPTIONS, "--append", "--join"]),
     "run-batch": sorted(
@@ -71,6 +79,7 @@ OPTIONS = {
     ),
     "status": ["--debug", "--json"],
     "trace": ["--debug", "--json"],
+    "worker": sorted([*JOB_OPTIONS, "--index", "--of", "--token"]),
 }
 
 
@@ -88,6 +97,14 @@ def process(*args: str, **env: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+def commands_of(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command, and those inside groups."""
+    for name, command in group.commands.items():
+        yield f"{before}{name}", command
+        if isinstance(command, click.Group):
+            yield from commands_of(command, f"{before}{name} ")
+
+
 def options_of(command: click.Command) -> list[click.Option]:
     return [p for p in command.params if isinstance(p, click.Option)]
 
@@ -95,14 +112,14 @@ def options_of(command: click.Command) -> list[click.Option]:
 def test_commands_and_options_are_frozen() -> None:
     found = {
         name: sorted(o.opts[-1] for o in options_of(command))
-        for name, command in main.commands.items()
+        for name, command in commands_of(main)
     }
 
     assert found == OPTIONS
 
 
 def test_every_visible_option_has_help() -> None:
-    for command in main.commands.values():
+    for _, command in commands_of(main):
         assert command.help
         assert all(o.hidden or o.help for o in options_of(command))
 

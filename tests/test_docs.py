@@ -43,7 +43,7 @@ NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 FENCE = re.compile(r"^```(\S*) ?(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-NEEDS = {"install", "model", "endpoint", "demo", "store"}
+NEEDS = {"install", "model", "endpoint", "demo", "store", "kubernetes"}
 NOT_RUN = {"install", "model"}
 SLOW = {
     "README.md Resume",
