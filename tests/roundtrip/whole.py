@@ -127,7 +127,10 @@ def records_of(parts: list[bytes], kind: str) -> list[dict[str, str | None]]:
             io.BytesIO(text),
             parse_options=pc_csv.ParseOptions(newlines_in_values=True),
             read_options=pc_csv.ReadOptions(
-                column_names=[str(at) for at in range(len(names))], skip_rows_after_names=1
+                # A record may be larger than the library's block.
+                block_size=len(text) + 64,
+                column_names=[str(at) for at in range(len(names))],
+                skip_rows_after_names=1,
             ),
             convert_options=pc_csv.ConvertOptions(
                 column_types={str(at): pa.string() for at in range(len(names))},
