@@ -334,11 +334,13 @@ def test_engine_that_grows_is_started_anew(tmp_path: Path) -> None:
     with running(tmp_path, Care(recycle_gib=1e-9, tell=told.append)) as supervisor:
         recycling = supervisor._recycling
         recycling._first_bytes = 1
-        supervisor.submit(byte_prompts(["a", "b"]))
+        # So many that they do not come back in one message, after which there is nothing to start anew for.
+        for first in range(0, 2000, 50):
+            supervisor.submit(byte_prompts(["a"] * 50, first_key=first))
         supervisor.finish()
         outcomes = collect(supervisor)
 
-    assert 2 == len(outcomes)
+    assert 2000 == len(outcomes)
     assert "it grew by" in told[0]
 
 
