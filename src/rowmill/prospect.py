@@ -176,8 +176,21 @@ def shape_of_model(engine: EngineConfig) -> ModelShape | None:
 def _fit(job: Job, shape: ModelShape, place: Place, *, longest: int) -> Fit:
     options = job.engine.options
     budget = step_budget(options, place.gpu, job.engine.seats)
-    found = fit(shape, place.gpu, budget, longest_tokens=longest, cores=_cores(place))
+    # Processors are shared by the GPUs, as where engines are placed.
+    cores = _cores(place) / place.number
+    found = fit(shape, place.gpu, budget, longest_tokens=longest, cores=cores)
+    found = _told_as_given(found, job.engine)
     return _pinned(found, options, shape, place.gpu, budget) if found.parallel else found
+
+
+def _told_as_given(found: Fit, engine: EngineConfig) -> Fit:
+    """A setting of the job is not told as what is usual."""
+    given = {
+        "seats": engine.seats,
+        "step tokens": engine.options.get("max_num_batched_tokens"),
+    }
+    told = {name: f"{value:,}: as given" for name, value in given.items() if value}
+    return msgspec.structs.replace(found, reasons=found.reasons | told)
 
 
 def _pinned(

@@ -39,12 +39,13 @@ class Gathered:
         self._ends: list[Counts] = []
         self._replica_of: list[int] = []
         self._num_hashes = 0
+        self._is_full = False
         self._shared: list[list[Run]] | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether more rows would be kept."""
-        return self.first_rows < SAMPLE_ROWS
+        return self.first_rows < SAMPLE_ROWS and not self._is_full
 
     def add(self, prompts: Prompts) -> None:
         """Take rows in, in the order they are fed."""
@@ -58,7 +59,11 @@ class Gathered:
             totals.add(lengths, part)
         hashes, ends = block_hashes(prompts.ids, np.asarray(prompts.stops, np.int64))
         self.distinct.add(hashes)
-        if not self.is_open or self._num_hashes + len(hashes) > SAMPLE_BLOCKS:
+        # For good: rows that fit in later would stand behind a gap, and a run waits until no more are kept.
+        self._is_full |= (
+            bool(self.first_rows) and self._num_hashes + len(hashes) > SAMPLE_BLOCKS
+        )
+        if not self.is_open:
             return
         self.first_rows += len(prompts)
         self._keys += prompts.keys

@@ -14,7 +14,6 @@ from rowmill.size.pool import Budget, pool_tokens
 from rowmill.size.replicas import number_for
 from rowmill.size.shape import ModelShape
 
-LARGE_GPU_BYTES = 70 << 30
 MOST_PARALLEL = 8
 
 
