@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowmill.cli.front import debug_option, json_option, wants_json
+from rowmill.cli.front import debug_option, json_option, set_option, wants_json
 from rowmill.cli.voice import out_json, say
 
 if TYPE_CHECKING:
@@ -80,13 +80,7 @@ RENAMED = {"max_num_seqs": "seats"}
     default="",
     help="That file. None: OUT with `.errors` before its suffix.",
 )
-@click.option(
-    "--set",
-    "sets",
-    multiple=True,
-    metavar="KEY.PATH=VALUE",
-    help="Any setting of a job file. Repeatable.",
-)
+@set_option("Any setting of a job file.")
 @json_option
 @debug_option
 @click.pass_context

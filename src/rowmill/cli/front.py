@@ -47,6 +47,16 @@ debug_option = _flag("--debug", DEBUG, "Show the traceback of an error.")
 json_option = _flag("--json", JSON, "Write one JSON object to stdout, for programs.")
 
 
+def set_option(help_: str) -> Decorator:
+    """`--set KEY.PATH=VALUE`, as often as wanted; a command gets them as `sets`."""
+    return click.option(
+        "--set", "sets", multiple=True, metavar="KEY.PATH=VALUE", help=f"{help_} Repeatable."
+    )
+
+
+any_setting_option = set_option("Any setting of the job file; a value is TOML, else text.")
+
+
 def wants_json() -> bool:
     """Whether the command in progress was given `--json`."""
     return bool(click.get_current_context().meta.get(JSON))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from rowmill.cli.front import debug_option, json_option, wants_json
+from rowmill.cli.front import any_setting_option, debug_option, json_option, wants_json
 from rowmill.cli.shown import lines_of, plain
 from rowmill.cli.voice import out, out_json, say
 
@@ -29,13 +29,7 @@ def cluster_options(command: Any) -> Any:
     """What all of these take."""
     parts = (
         click.argument("job_file", metavar="JOB.toml"),
-        click.option(
-            "--set",
-            "sets",
-            multiple=True,
-            metavar="KEY.PATH=VALUE",
-            help="Any setting of the job file; a value is TOML, else text. Repeatable.",
-        ),
+        any_setting_option,
         json_option,
         debug_option,
     )

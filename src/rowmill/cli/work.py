@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowmill.cli.front import EXITS, debug_option, json_option, wants_json
+from rowmill.cli.front import (
+    EXITS,
+    any_setting_option,
+    debug_option,
+    json_option,
+    set_option,
+    wants_json,
+)
 from rowmill.cli.shown import lines_of, plain
 from rowmill.cli.voice import out, out_json, say
 
@@ -48,13 +55,7 @@ def job_options(command: Any) -> Any:
         click.option(
             "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N rows."
         ),
-        click.option(
-            "--set",
-            "sets",
-            multiple=True,
-            metavar="KEY.PATH=VALUE",
-            help="Any setting of the job file; a value is TOML, else text. Repeatable.",
-        ),
+        any_setting_option,
         json_option,
         debug_option,
     ]
@@ -118,13 +119,7 @@ def told(work: Callable[[Listener], Summary]) -> int:
     metavar="KIND",
     help="Only failures of this kind; `violation`: answers that break their schema. Repeatable.",
 )
-@click.option(
-    "--set",
-    "sets",
-    multiple=True,
-    metavar="KEY.PATH=VALUE",
-    help="A setting that differs from the run's own. Repeatable.",
-)
+@set_option("A setting that differs from the run's own.")
 @json_option
 @debug_option
 def retry(output: str, kinds: tuple[str, ...], sets: tuple[str, ...]) -> int:
