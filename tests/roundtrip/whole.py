@@ -129,8 +129,8 @@ def records_of(parts: list[bytes], kind: str) -> list[dict[str, str | None]]:
             read_options=pc_csv.ReadOptions(
                 # A record may be larger than the library's block.
                 block_size=len(text) + 64,
+                # The header is read as a record: skipping it fails where a name holds a line's end.
                 column_names=[str(at) for at in range(len(names))],
-                skip_rows_after_names=1,
             ),
             convert_options=pc_csv.ConvertOptions(
                 column_types={str(at): pa.string() for at in range(len(names))},
@@ -139,7 +139,7 @@ def records_of(parts: list[bytes], kind: str) -> list[dict[str, str | None]]:
                 null_values=[""],
             ),
         )
-        columns = [column.to_pylist() for column in table.columns]
+        columns = [column.to_pylist()[1:] for column in table.columns]
         records += [
             {n: v for n, v in zip(names, row, strict=True) if not n.startswith(PREFIX)}
             for row in zip(*columns, strict=True)
