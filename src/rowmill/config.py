@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from rowmill.kubernetes_config import KubernetesConfig
 from rowmill.part import Part
@@ -30,6 +30,8 @@ class EmbedConfig(Part):
     (Matryoshka). None: all."""
     prefix: str = ""
     """Put before each text, and before each chunk of a long one, as `query: ` or an instruction."""
+    overlap: int = Field(default=0, ge=0)
+    """Tokens that neighbouring chunks share, with `validate.too_long = "chunk"`."""
 
 
 class EngineConfig(Part):
@@ -303,7 +305,7 @@ class Job(Part):
     """How texts become vectors."""
     raw: bool = False
     """Send the prompt as plain completion even where the model has a chat template."""
-    engine: EngineConfig = EngineConfig()
+    engine: EngineConfig = Field(default=EngineConfig(), validate_default=True)
     """What answers."""
     sampling: SamplingConfig = SamplingConfig()
     """How answers are drawn."""
@@ -337,9 +339,15 @@ class Job(Part):
             raise ValueError(msg)
         return self
 
-    @model_validator(mode="after")
-    def _embed_stands_at_the_top(self) -> Job:
-        if self.engine.embed is not None and self.engine.embed != self.embed:
-            msg = "`engine.embed` is filled in; set `[embed]`"
+    @field_validator("engine")
+    @classmethod
+    def _engine_knows_how_to_embed(
+        cls, engine: EngineConfig, found: ValidationInfo
+    ) -> EngineConfig:
+        """An engine is opened by its own settings alone."""
+        embeds = found.data.get("kind") == "embed"
+        asked = found.data.get("embed") if embeds else None
+        if engine.embed not in (None, asked):
+            msg = "`embed` is filled in; set `[embed]`"
             raise ValueError(msg)
-        return self
+        return engine.model_copy(update={"embed": asked})

@@ -197,7 +197,9 @@ def _validated(
                 _drop(tree, item["loc"])
     if check_options is not None:
         try:
-            mistakes += check_options(EngineConfig.model_validate(tree.get("engine", {})))
+            own = EngineConfig.model_validate(tree.get("engine", {}))
+            # What else is wrong with the job does not keep its engine's mistakes from being told.
+            mistakes += check_options(own if job is None else job.engine)
         except ConfigError as error:
             mistakes.append(str(error))
     return job, list(dict.fromkeys(mistakes))
