@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -68,6 +68,7 @@ class Asking:
         self.limits: Limits | None = None
         """What the engines say of themselves, once they are open."""
         self._num_notes = 0
+        self._filling = ""
         self._log_folder = Path()
         """Where the output is no folder: one of the temporary disk."""
         self.start_s = 0.0
@@ -137,6 +138,12 @@ class Asking:
         self._feed.sent(len(batch), len(batch.ids), _known_outputs(batch))
         self._fleet.submit(batch)
 
+    def tell_filling(self) -> None:
+        """Say at the end how much of the work was filling."""
+        self.see_gauges()
+        if self._filling:
+            self._care.tell(self._filling)
+
     def drain(self) -> None:
         """Have rows dropped that no engine began."""
         if self._fleet is not None:
@@ -205,10 +212,20 @@ class Asking:
         for text in texts[self._num_notes :]:
             self._care.tell(text)
         self._num_notes = max(self._num_notes, len(texts))
+        self._filling = _filling(self.gauges) or self._filling
         seats = sum(gauge.seats for gauge in self.gauges)
         if self.limits is not None and seats > self.limits.seats:
             self.limits = msgspec.structs.replace(self.limits, seats=seats)
             self._feed.relimit(self.limits)
+
+
+def _filling(gauges: Iterable[Gauge]) -> str:
+    """How much of the engines' work was filling, in words; empty where they fill nothing up."""
+    shares = [gauge.filled_share for gauge in gauges if gauge.filled_share]
+    if not shares:
+        return ""
+    share = sum(shares) / len(shares)
+    return f"padding: {share:.1%} of the tokens computed filled texts up to the longest of their step"
 
 
 def _known_outputs(batch: Prompts) -> int:

@@ -320,6 +320,7 @@ class Worker:
     def _finish_tasks(self, keeper: Keeper) -> None:
         keeper.stop()
         self._raise_errors(keeper)
+        self._asking.tell_filling()
         self._keep()
 
     def _tell_stop(self) -> None:
