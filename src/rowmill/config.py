@@ -201,7 +201,8 @@ class OutputConfig(Part):
     """`[output]`: where results go; `output = "out/"` is short for its `path`."""
 
     path: str = ""
-    """Folder, or `memory://NAME` inside one process. `output = "DIR"`, in place of this table, sets it alone."""
+    """Folder, or a prefix of an object store: `s3://`, `gs://` or `az://BUCKET/NAME`.
+    `output = "DIR"`, in place of this table, sets it alone."""
     prefix: str = Field(default="rowmill_", pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")
     """What the names of result columns begin with."""
     part_bytes: int = Field(default=256 * 2**20, ge=2**16)
@@ -229,7 +230,8 @@ class Job(Part):
     )
 
     source: tuple[str, ...] = ()
-    """Path, glob or folder, or a list of them; `-` is standard input."""
+    """Path, glob or folder, or a list of them, on this machine or in an object store (`s3://BUCKET/NAME`);
+    `-` is standard input."""
     read: ReadConfig = ReadConfig()
     """How files are understood."""
     output: OutputConfig = OutputConfig()

@@ -218,6 +218,10 @@ class TaskLog:
         return rundir.commit(self.task, self._again.retry if self._again else 0)
 
     def _final_segments(self) -> list[SegmentRef]:
+        if not self._old and not self._index.is_sorted:
+            ref = self._segment.close_sorted(self._index)
+            if ref is not None:
+                return [ref]
         refs = [*self._old, *self._segment.close()]
         # What an earlier epoch left may be in no disk's memory yet: only our own segment was synced just now.
         if len(refs) == 1 and self._index.is_sorted and not self._old:

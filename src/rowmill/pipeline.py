@@ -25,7 +25,7 @@ from rowmill.errors import (
 from rowmill.ids import SeenIds
 from rowmill.measure import Measure
 from rowmill.plan import Arranged, Lever, Plan, arrange, plan
-from rowmill.read import BadLine, line_of, read_rows
+from rowmill.read import BadLine, in_turn, line_of, read_rows
 from rowmill.record import Places
 from rowmill.rows import (
     ORDINAL_BITS,
@@ -238,7 +238,7 @@ class Stations:
         raise ConfigError(reason=reason)
 
     def _rows_of(self, task: TaskRows) -> Iterator[list[AnyRow | BadLine]]:
-        for shard, first, stop in task.slices:
+        for shard, first, stop in in_turn(task.slices):
             yield from read_rows(shard, first=first, stop=stop, wanted=self.recipe.wanted)
 
     def _is_window(self, rows: list[AnyRow | BadLine], num_bytes: int) -> bool:

@@ -33,7 +33,7 @@ from rowmill.join.parting import (
 from rowmill.journal import Commit, Counts
 from rowmill.record import Cut
 from rowmill.rows import pack_key
-from rowmill.storage import LocalStorage, Storage, open_storage
+from rowmill.storage import Storage, address_of, open_storage
 from rowmill.storage.drafts import open_draft
 from rowmill.write.form import Form
 from rowmill.write.packed import open_packer
@@ -149,8 +149,8 @@ def _written(storage: Storage, specs: list[PartSpec]) -> list[PartDone]:
     size = sum(shard.weight for spec in specs for shard in spec.shards)
     size += sum(ref.num_bytes for s in specs for c in s.commits for ref in c.segments)
     pays = len(specs) > 1 and cores() > 1 and size >= INLINE_BYTES
-    if isinstance(storage, LocalStorage) and pays:
-        url = str(storage.root)
+    url = address_of(storage)
+    if url and pays:
         requests = [msgspec.json.encode(msgspec.structs.replace(s, url=url)) for s in specs]
         replies = run_apart("rowmill.publish", requests, where=rundir.RESULTS)
         return [msgspec.json.decode(reply, type=PartDone) for reply in replies]

@@ -19,7 +19,8 @@ from rowmill import rundir
 from rowmill.errors import RunMismatch, StorageError
 from rowmill.read import SourceFile
 from rowmill.rows import ORDINAL_BITS, ORDINAL_MASK, Shard, unpack_key
-from rowmill.storage import Storage
+from rowmill.storage import ObjectStorage, Storage
+from rowmill.storage.addresses import is_remote
 
 T = TypeVar("T")
 
@@ -220,7 +221,10 @@ def _in_place(shard: Shard, storage: Storage) -> Shard:
     """A spooled shard where the run lies now: its folder may have been moved."""
     if shard.frame is None:
         return shard
-    path = storage.path(rundir.SPOOL + shard.path.rpartition("/")[2])
+    name = rundir.SPOOL + shard.path.rpartition("/")[2]
+    path = storage.path(name)
+    if path is None and isinstance(storage, ObjectStorage) and is_remote(storage.url):
+        return msgspec.structs.replace(shard, path=storage.where(name))
     return msgspec.structs.replace(shard, path=str(path)) if path else shard
 
 

@@ -20,12 +20,12 @@ from rowmill.config import Job
 from rowmill.events import MAX_NAMED_FILES, files_line
 from rowmill.executors.opening import (
     Opened,
-    check_places,
     new_run,
     new_token,
     stations_of,
     understand,
 )
+from rowmill.executors.placing import check_places
 from rowmill.forecast.foretold import Foretold
 from rowmill.forecast.gathered import Gathered
 from rowmill.forecast.words import forecast_lines

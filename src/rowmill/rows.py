@@ -70,6 +70,8 @@ class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
     """Bytes of a table's slice, about; lines have `stop - start`."""
     csv: CsvLayout | None = None
     partitions: Partitions = ()
+    version: str = ""
+    """Of an object in a store, the one that was counted: another is never read for it."""
 
     @property
     def weight(self) -> int:

@@ -19,7 +19,7 @@ import pytest
 from rowmill.config import Job
 from rowmill.errors import BadSource, ConfigError, StorageError
 from rowmill.executors.local import run as run_here
-from rowmill.executors.opening import check_places
+from rowmill.executors.placing import check_places
 from rowmill.read import open_source
 from rowmill.report.export import export
 from rowmill.report.trace import trace

@@ -1,10 +1,12 @@
 """What the tests of leases share: a clock that is told to go on, and fresh places to lease in."""
 
+import secrets
 from pathlib import Path
 
 from obstore.store import MemoryStore
 
 from rowmill.storage import ObjectStorage, Storage, open_storage
+from tests.servers.s3_server import S3Server
 
 
 class Clock:
@@ -26,3 +28,8 @@ def fresh_local(folder: Path) -> Storage:
 
 def fresh_memory(folder: Path) -> Storage:
     return ObjectStorage(f"memory://{folder.name}", MemoryStore())
+
+
+def fresh_s3(server: S3Server) -> Storage:
+    prefix = f"leases/{secrets.token_hex(4)}"
+    return ObjectStorage(f"s3://leases/{prefix}", server.store("leases", prefix))

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rowmill import rundir
 from rowmill.errors import BadOutput, OutputInUse
-from rowmill.leases import claim_output, current_note
+from rowmill.leases import OwnerNote, claim_output, current_note
+from rowmill.leases import note as note_module
 from rowmill.storage import Storage, open_storage
 from tests.leases.places import Clock, fresh_local, fresh_memory
 
@@ -90,6 +92,39 @@ def test_a_note_that_stands_still_is_taken_over(tmp_path: Path) -> None:
         note = current_note(storage)
         assert note is not None
         assert note.token == "new"
+
+
+@pytest.mark.parametrize("why", ["ended", "its id is another's now"])
+def test_an_owner_that_died_on_this_machine_is_followed_at_once(
+    tmp_path: Path, why: str
+) -> None:
+    storage, clock = fresh_memory(tmp_path), Clock()
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    dead = msgspec.structs.replace(note_module.this_process(), pid=child.pid, started="1")
+    if why == "ended":
+        child.kill()
+        child.wait()
+    storage.create(rundir.OWNER_NOTE, msgspec.json.encode(OwnerNote("old", [dead])))
+
+    with claim_output(
+        storage, token="new", lease_s=1e9, clock=clock, pause=clock.pass_by
+    ) as new:
+        assert not new.has_joined
+    child.kill()
+    child.communicate()
+    assert clock.now == 1000
+
+
+def test_a_process_of_another_machine_is_not_taken_for_dead(tmp_path: Path) -> None:
+    storage, clock = fresh_memory(tmp_path), Clock()
+    other = msgspec.structs.replace(
+        note_module.this_process(), pid=1 << 22, machine="other boot"
+    )
+    storage.create(rundir.OWNER_NOTE, msgspec.json.encode(OwnerNote("old", [other])))
+
+    claim_output(storage, token="new", lease_s=30, clock=clock, pause=clock.pass_by).close()
+
+    assert clock.now >= 1030
 
 
 def test_a_note_that_moves_is_never_taken_over(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_all_paths_that_cannot_be_read_are_told_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     told = refusal(
         *(tmp_path / name for name in ("none.jsonl", "rows.txt", "ring.jsonl", "empty")),
-        *(tmp_path / "pipe.jsonl", tmp_path / "no-*.jsonl", "s3://b/c"),
+        *(tmp_path / "pipe.jsonl", tmp_path / "no-*.jsonl", "ftp://b/c"),
     )
 
     assert "7 inputs cannot be read" in told
@@ -152,7 +152,7 @@ def test_all_paths_that_cannot_be_read_are_told_at_once(tmp_path: Path) -> None:
         "empty`: no file of rows there; such files end in",
         "pipe.jsonl`: not a regular file",
         "no-*.jsonl`: no file of rows there",
-        "`s3://b/c`: this version reads local files",
+        "`ftp://b/c`: is at no place that is known",
     ):
         assert sentence in told
 

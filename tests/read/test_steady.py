@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rowmill.errors import StorageError
+from rowmill.read.opened import state_of
 from rowmill.read.steady import steady
 from rowmill.rows import Shard
 from tests.read.files import touch
@@ -16,7 +17,7 @@ from tests.read.files import touch
 def test_any_change_is_seen(tmp_path: Path, what: str) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"12")
-    reading = steady(Shard(0, str(path), "f", 0, 2, 1, 1), str(path))
+    reading = steady(Shard(0, str(path), "f", 0, 2, 1, 1), lambda: state_of(str(path)))
     reading.__enter__()
     if what == "time":
         touch(path)

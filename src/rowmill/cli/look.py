@@ -47,7 +47,7 @@ def trace(output: str, row: str) -> None:
     "target",
     required=True,
     metavar="FILE",
-    help="File to write: `.jsonl`, `.csv` (also `.gz`, `.zst`), `.parquet` or `.arrow`.",
+    help="File or object to write: `.jsonl`, `.csv` (also `.gz`, `.zst`), `.parquet` or `.arrow`.",
 )
 @json_option
 @debug_option

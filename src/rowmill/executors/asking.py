@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from rowmill.engines.channel import Gauge
 from rowmill.engines.fleet import Fleet
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import StorageError
+from rowmill.executors.temporary import temporary_folder
 from rowmill.feed import Feed
 from rowmill.outcomes import Outcomes
 from rowmill.rows import Limits, Prompts
@@ -55,6 +56,8 @@ class Asking:
         """What ended the receiver."""
         self.limits: Limits | None = None
         """What the engines say of themselves, once they are open."""
+        self._log_folder = Path()
+        """Where the output is no folder: one of the temporary disk."""
         self.start_s = 0.0
         """How long the start took."""
 
@@ -79,7 +82,9 @@ class Asking:
             return
         began = time.monotonic()
         record = self._storage.path(rundir.engine(os.getpid()))
-        log = record.with_suffix(".log") if record else Path(tempfile.mkdtemp()) / "engine.log"
+        if record is None:
+            self._log_folder = temporary_folder("engine")
+        log = record.with_suffix(".log") if record else self._log_folder / "engine.log"
         fleet = self._warm or Fleet(place(self._engine).replicas, record=record, log=log)
         self._fleet = fleet
         try:
@@ -117,6 +122,8 @@ class Asking:
             for log in fleet.logs:
                 with contextlib.suppress(OSError):
                     log.unlink(missing_ok=True)
+            if self._log_folder != Path():
+                shutil.rmtree(self._log_folder, ignore_errors=True)
 
     def _receive(self) -> None:
         assert self._fleet is not None

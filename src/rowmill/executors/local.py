@@ -23,11 +23,11 @@ from rowmill.errors import BadOutput, ConfigError, InputChanged, StorageError
 from rowmill.events import Listener, Note, Summary
 from rowmill.executors.opening import (
     Opened,
-    check_places,
     new_token,
     open_run,
     stations_of,
 )
+from rowmill.executors.placing import check_places
 from rowmill.executors.retrying import plan_retry
 from rowmill.executors.stopping import Stop
 from rowmill.executors.worker import Worker
@@ -254,8 +254,7 @@ def _tidy(storage: Storage) -> None:
         path = storage.path(name)
         if path is not None and rundir.pid_of_engine(name) is not None:
             orphans.end_orphan(path)
-    if isinstance(storage, LocalStorage):
-        storage.sweep()
+    storage.sweep()
 
 
 def _remove_strange_spools(storage: Storage) -> None:

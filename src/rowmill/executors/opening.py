@@ -7,25 +7,23 @@ Knows nothing of: engines beyond what they declare, threads.
 
 from __future__ import annotations
 
-import atexit
 import datetime
 import os
 import secrets
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from rowmill import engines, rundir
+from rowmill import engines
 from rowmill.config import Job
-from rowmill.errors import BadJob, BadOutput, BadSource, ConfigError, InputChanged, RunMismatch
+from rowmill.errors import BadJob, ConfigError, InputChanged, RunMismatch
 from rowmill.events import MAX_NAMED_FILES, Listener, Note, Planned
 from rowmill.executors.identity import identity
 from rowmill.executors.profiles import profiled
 from rowmill.executors.reasons import reasons, versions
+from rowmill.executors.spools import keep_spools, spool_folder
 from rowmill.measure import Measure, has_template, open_measure
 from rowmill.pipeline import Stations
 from rowmill.read import Source, open_recorded, open_source, read_spans
@@ -43,7 +41,7 @@ from rowmill.record import (
     write_run,
 )
 from rowmill.rows import Limits
-from rowmill.storage import LocalStorage, Storage
+from rowmill.storage import Storage
 from rowmill.tokens import Tokenizer, open_tokenizer
 from rowmill.validate import Recipe, compile_recipe
 
@@ -76,66 +74,6 @@ def understand(job: Job) -> Words:
     template = limits.takes == "wire" or has_template(job, tokenizer)
     recipe = compile_recipe(job, limits=limits, chat_template=template)
     return Words(job, limits, tokenizer, recipe, open_measure(job, tokenizer, limits))
-
-
-def check_places(job: Job, storage: Storage) -> None:
-    """Refuse an output that is the input, lies in it, or holds something else.
-
-    Raises:
-        BadOutput: names the path and the reason.
-    """
-    if not isinstance(storage, LocalStorage):
-        return
-    root = storage.root
-    try:
-        _check_target(job.output.path, root)
-        for given in job.source:
-            _check_apart(job.output.path, root, given)
-    except OSError as error:
-        reason = f"output `{_short(job.output.path)}` cannot be used: {error.strerror}; name another folder"
-        raise BadOutput(reason=reason) from error
-
-
-def _check_target(shown: str, root: Path) -> None:
-    if root.exists() and not root.is_dir():
-        reason = f"output `{shown}` is a file; name a folder"
-        raise BadOutput(reason=reason)
-    if not root.is_dir() or (root / "run.json").exists():
-        return
-    names = sorted(
-        path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()
-    )
-    others = [
-        n for n in names if not (rundir.is_ours(n) or n.rpartition("/")[2].startswith("."))
-    ]
-    if others:
-        reason = (
-            f"output `{shown}` holds other files (`{others[0]}`) and no run; name a new folder"
-        )
-        raise BadOutput(reason=reason)
-
-
-def _check_apart(shown: str, root: Path, given: str) -> None:
-    if given == "-":
-        return
-    source = Path(given.split("*", 1)[0] or ".") if "*" in given else Path(given)
-    if (source / "run.json").exists() and (source / "commits").exists():
-        reason = f"`{given}` is the output of a run; give its `results` folder, or a file that `rowmill export` made"
-        raise BadSource(reason=reason)
-    # Unlike `Path.resolve`, a ring of links is no error here but where it is opened.
-    source, target = Path(os.path.realpath(source)), Path(os.path.realpath(root))
-    if source.is_dir() and (target == source or source in target.parents):
-        reason = (
-            f"output `{shown}` lies in the input folder `{given}`; name a folder outside it"
-        )
-        raise BadOutput(reason=reason)
-    if target == source or target in source.parents:
-        reason = f"output `{shown}` holds the input `{given}`; name another folder"
-        raise BadOutput(reason=reason)
-
-
-def _short(path: str) -> str:
-    return path if len(path) <= 80 else f"{path[:60]}... ({len(path)} characters)"
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -256,15 +194,6 @@ def _joining_note(source: Source, job: Job, record: Record) -> str:
     return "no file joins the run: all rows that are named are part of it already"
 
 
-def spool_folder(storage: Storage) -> Path:
-    """Where text goes that cannot be read in place: to the output, or, where that is no folder, to a temporary one."""
-    if isinstance(storage, LocalStorage):
-        return storage.root / rundir.SPOOL.rstrip("/")
-    folder = Path(tempfile.mkdtemp(prefix="rowmill-spool-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
 def _other_input(job: Job, moved: dict[str, str]) -> RunMismatch:
     each = ", ".join(f"`{name}` ({what})" for name, what in moved.items())
     way_on = "put the old files back, or take another `-o`"
@@ -312,7 +241,9 @@ def start_run(opened: Opened, storage: Storage) -> None:
 
     Raises:
         RunMismatch: others joined it at the same moment.
+        StorageError: it cannot be written.
     """
+    keep_spools(storage, opened.addition.shards if opened.addition else opened.cut.shards)
     if opened.addition is None:
         write_run(storage, opened.record, opened.cut)
     else:

@@ -14,7 +14,7 @@ from rowmill.errors import StorageError
 from rowmill.join.outcomes import MERGED_ROWS, OutcomeLines, arrival, lines_of
 from rowmill.join.part import PartSpec
 from rowmill.outcomes import key_of
-from rowmill.read import read_spans
+from rowmill.read import in_turn, read_spans
 from rowmill.record import Cut, Places
 from rowmill.rows import Shard, pack_key
 from rowmill.storage import Storage
@@ -24,7 +24,7 @@ from rowmill.write.results import ResultLines, key_start
 def joined(spec: PartSpec, outcomes: OutcomeLines) -> Iterator[list[bytes]]:
     """Result lines of a part, a few thousand at a time; `outcomes` stand at its first row."""
     results = ResultLines(spec.prefix)
-    for shard, limit in zip(spec.shards, spec.limit, strict=True):
+    for shard, _, limit in in_turn(spec.whole_slices()):
         first_key, first_line = pack_key(shard.index, 0), shard.first_line
         for spans in read_spans(shard, stop=limit):
             found = outcomes.take(len(spans))
@@ -106,7 +106,7 @@ def joined_rows(
     places = Places(cut)
     for task in range(cut.num_tasks):
         line_by_key = {key_of(line): line for part in lines_of(task) for line in part}
-        for shard, first, stop in places.task_slices(task):
+        for shard, first, stop in in_turn(places.task_slices(task)):
             for spans in read_spans(shard, first=first, stop=stop):
                 keyed = [(pack_key(shard.index, n), n, source) for n, source in spans]
                 rows = [

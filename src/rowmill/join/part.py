@@ -47,6 +47,10 @@ class PartSpec(msgspec.Struct, frozen=True):
     slices: list[list[tuple[int, int, int]]] = []
     """In completion order: (index into `shards`, first ordinal, one past the last) of each commit."""
 
+    def whole_slices(self) -> list[tuple[Shard, int, int]]:
+        """Each shard, from its beginning to what is the last of it that belongs to the run."""
+        return [(shard, 0, limit) for shard, limit in zip(self.shards, self.limit, strict=True)]
+
 
 class PartDone(msgspec.Struct, frozen=True):
     """A results file as it was written."""

@@ -17,7 +17,7 @@ from rowmill.join.lines import check_keys
 from rowmill.join.outcomes import OutcomeLines, arrival, lines_of
 from rowmill.join.part import Columns, PartSpec, unpacked_schema
 from rowmill.outcomes import key_of
-from rowmill.read import read_spans, read_tables
+from rowmill.read import in_turn, read_spans, read_tables
 from rowmill.record import Cut, Places
 from rowmill.rows import Shard, pack_key
 from rowmill.storage import Storage
@@ -99,7 +99,7 @@ def batches(
     joiner: TableJoiner, spec: PartSpec, outcomes: OutcomeLines
 ) -> Iterator[pa.RecordBatch]:
     """Result batches of a part in input order; `outcomes` stand at its first row."""
-    for shard, limit in zip(spec.shards, spec.limit, strict=True):
+    for shard, _, limit in in_turn(spec.whole_slices()):
         for ordinals, carried in joiner.chunks(shard, 0, limit):
             found = outcomes.take(len(ordinals))
             check_keys(spec.name, shard, ordinals, found, pack_key(shard.index, 0))
@@ -135,7 +135,7 @@ def batches_of_rows(
     places = Places(cut)
     for task in range(cut.num_tasks):
         line_by_key = {key_of(line): line for part in lines_of(task) for line in part}
-        for shard, first, stop in places.task_slices(task):
+        for shard, first, stop in in_turn(places.task_slices(task)):
             for ordinals, carried in joiner.chunks(shard, first, stop):
                 keys = [pack_key(shard.index, n) for n in ordinals]
                 there = [at for at, key in enumerate(keys) if key in line_by_key]

@@ -7,6 +7,7 @@ Memory: one note.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
@@ -28,6 +29,10 @@ class Member(msgspec.Struct, frozen=True):
     host: str
     since: str
     """UTC, ISO 8601, for people: never compared."""
+    machine: str = ""
+    """The boot and the table of processes that `pid` is of; empty where the system does not say."""
+    started: str = ""
+    """When the process began, in the system's own count: a process id comes again."""
 
 
 class OwnerNote(msgspec.Struct, frozen=True):
@@ -43,7 +48,10 @@ class OwnerNote(msgspec.Struct, frozen=True):
 def this_process() -> Member:
     """This process, as a member since now."""
     since = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
-    return Member(secrets.token_hex(4), os.getpid(), socket.gethostname(), since)
+    pid = os.getpid()
+    return Member(
+        secrets.token_hex(4), pid, socket.gethostname(), since, _machine(), _started(pid)
+    )
 
 
 def parse_note(content: bytes) -> OwnerNote | None:
@@ -93,6 +101,32 @@ def is_gone(member: Member) -> bool:
     pending = next((line for line in status.splitlines() if line.startswith("ShdPnd:")), "")
     is_killed = bool(int(pending.partition(":")[2] or "0", 16) & _SIGKILL_BIT)
     return fields[0] in "ZX" or is_exiting or is_killed
+
+
+def has_died(member: Member) -> bool:
+    """Whether the process is certainly gone: it ran on this boot, among the processes that can be seen from here.
+
+    Unlike `is_gone` this does not trust a host's name, which containers may share.
+    """
+    if not member.machine or member.machine != _machine():
+        return False
+    return is_gone(msgspec.structs.replace(member, host=socket.gethostname())) or (
+        _started(member.pid) != member.started
+    )
+
+
+def _machine() -> str:
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    return ""
+
+
+def _started(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        # Behind the name in parentheses, which may hold blanks, it is the 20th.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return ""
 
 
 _PF_EXITING = 0x4

@@ -1,7 +1,8 @@
 """Object store -> its owner, by a note whose counter moves while a member of the run lives.
 
 Promises: a note that moves is never taken over; one that stood still for `lease_s`, on the clock of
-the one who looks, is. A run that was taken over learns it at its next beat.
+the one who looks, is, and one whose processes certainly died on this machine is at once.
+A run that was taken over learns it at its next beat.
 Knows nothing of: file locks.
 Memory: one note.
 """
@@ -19,7 +20,7 @@ import msgspec
 from rowmill import rundir
 from rowmill.errors import StorageError
 from rowmill.leases.heart import Heart
-from rowmill.leases.note import Member, OwnerNote, in_use, parse_note, this_process
+from rowmill.leases.note import Member, OwnerNote, has_died, in_use, parse_note, this_process
 from rowmill.leases.watch import Watch
 from rowmill.storage import Storage
 
@@ -110,7 +111,8 @@ def claim(
         version = found[1] if found else ""
         others = note.members if note else []
         has_joined = bool(others) and note is not None and note.token == mine.token
-        if not others or has_joined or watch.stands_still(rundir.OWNER_NOTE, version):
+        is_free = has_joined or all(map(has_died, others))
+        if is_free or watch.stands_still(rundir.OWNER_NOTE, version):
             new = _entered(note, mine, has_joined=has_joined)
             if _put(storage, new, version):
                 return NotedOwner(

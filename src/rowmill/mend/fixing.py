@@ -19,7 +19,8 @@ import msgspec
 
 from rowmill.config import Job
 from rowmill.errors import BadOutput, BadSource
-from rowmill.executors.opening import check_places, understand
+from rowmill.executors.opening import understand
+from rowmill.executors.placing import check_places
 from rowmill.mend.copying import copy_mended
 from rowmill.mend.mends import MendedFile, Mends
 from rowmill.mend.repeats import Repeats

@@ -8,14 +8,13 @@ Memory: one block (1 MiB; what UTF-16 makes of it), or the longest line up to `M
 from __future__ import annotations
 
 import codecs
-import os
 from collections.abc import Generator, Iterable, Iterator
-from io import FileIO
 from typing import NamedTuple
 
 from rowmill.errors import BadSource
 from rowmill.read.jsonl import MAX_LINE_BYTES
 from rowmill.read.listing import Found
+from rowmill.read.opened import LocalFile, open_stream
 
 BLOCK_BYTES = 1 << 20
 
@@ -78,14 +77,15 @@ class SourceText:
     def _raw_blocks(self, block_bytes: int) -> Generator[bytes, None, None]:
         file = self._file
         try:
-            with FileIO(file.path) as opened:
+            with open_stream(file.path, file.version) as opened:
                 while block := opened.read(block_bytes):
                     yield block
-                state = os.fstat(opened.fileno())
+                # An object is read in one version, or not to its end.
+                state = opened.state() if isinstance(opened, LocalFile) else None
         except OSError as error:
             reason = f"`{file.path}`: cannot be read ({error.strerror or error})"
             raise BadSource(reason=reason) from error
-        if (state.st_size, state.st_mtime_ns) != (file.size, file.mtime_ns):
+        if state and (state.size, state.mtime_ns) != (file.size, file.mtime_ns):
             reason = f"`{file.path}`: changed while it was read; wait until it is complete"
             raise BadSource(reason=reason)
 

@@ -8,7 +8,7 @@ Memory: one chunk a reader; a record a file and a shard.
 
 from rowmill.read.badline import BadLine
 from rowmill.read.scan import SourceFile
-from rowmill.read.shards import line_of, read_rows, read_spans, read_tables, schema_of
+from rowmill.read.shards import in_turn, line_of, read_rows, read_spans, read_tables, schema_of
 from rowmill.read.source import Source, changed, open_recorded, open_source
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Source",
     "SourceFile",
     "changed",
+    "in_turn",
     "line_of",
     "open_recorded",
     "open_source",

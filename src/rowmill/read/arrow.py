@@ -2,7 +2,8 @@
 
 Promises: as parquet.py's; a file is mapped, so a record batch of any size is read in pieces.
 Knows nothing of: JSON, the job.
-Memory: one piece, and up to `RELEASE_BYTES` of mapped pages; of a compressed file one record batch, unpacked.
+Memory: one piece, and up to `RELEASE_BYTES` of mapped pages; of a compressed file, and of one in an object
+store, one record batch.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from io import FileIO
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,10 +21,13 @@ import numpy.typing as npt
 from rowmill.errors import BadSource
 from rowmill.read import pieces
 from rowmill.read.listing import Found
+from rowmill.read.opened import state_of
 from rowmill.read.slices import sliced
 from rowmill.read.steady import changed_file, steady, unreadable_file
 from rowmill.read.table import Table, Wants
 from rowmill.rows import Shard
+from rowmill.storage.addresses import is_remote
+from rowmill.storage.remote import RemoteFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,13 +52,13 @@ _FILE_MAGIC = b"ARROW1"
 _FEATHER_V1 = b"FEA1"
 
 
-def schema(path: str) -> pa.Schema:
+def schema(path: str, version: str = "") -> pa.Schema:
     """Columns of a file, with everything that is noted of them.
 
     Raises: BadSource where the file cannot be read.
     """
     try:
-        columns: pa.Schema = _Mapped(path).reader().schema
+        columns: pa.Schema = _opened(path, version).reader().schema
     except pieces.faults() as error:
         raise pieces.refused(path, "Arrow IPC", error) from error
     return columns
@@ -71,10 +74,10 @@ def scan(file: Found, first_index: int, shard_bytes: int) -> list[Shard]:
             reason=f"`{file.path}`: is empty (0 bytes), expected an Arrow file; write it again"
         )
     try:
-        problem = pieces.problem_of(_Mapped(file.path).reader().schema)
+        problem = pieces.problem_of(_opened(file.path, file.version).reader().schema)
         if problem:
             raise BadSource(reason=f"`{file.path}`: {problem}")
-        starts = _layout(file.path, file.size, file.mtime_ns).starts
+        starts = _layout(file.path, file.size, file.mtime_ns, file.version).starts
     except pieces.faults() as error:
         raise pieces.refused(file.path, "Arrow IPC", error) from error
     weights = np.diff(starts).tolist()
@@ -92,22 +95,21 @@ def tables(
     if begin >= end:
         return
     try:
-        with steady(shard, shard.path):
-            state = Path(shard.path).stat()
-            layout = _layout(shard.path, state.st_size, state.st_mtime_ns)
+        with steady(shard, lambda: state_of(shard.path, shard.version)) as state:
+            layout = _layout(shard.path, state.size, state.mtime_ns, shard.version)
             if layout.starts[-1] < shard.stop:
                 raise changed_file(shard)
-            mapped = _Mapped(shard.path)
-            names = mapped.reader().schema.names
+            opened = _opened(shard.path, shard.version)
+            names = opened.reader().schema.names
             columns = pieces.columns_of(shard, names, wants)
             found = pieces.empty_batches(end)
             if columns.names:
                 places = [names.index(name) for name in columns.names]
-                reader = mapped.reader(places if layout.is_packed else None)
+                reader = opened.reader(places if layout.is_packed else None)
                 found = _batches(shard, layout.starts, reader, columns.names, begin, end)
             for table in pieces.tables_of(shard, found, begin, end, columns.added):
                 yield table
-                mapped.passed(table.batch.nbytes)
+                opened.passed(table.batch.nbytes)
     except pieces.faults() as error:
         raise unreadable_file(shard, pieces.told(error)) from error
 
@@ -151,15 +153,9 @@ class _Mapped:
     def reader(self, places: list[int] | None = None) -> Any:
         """Of a file or of a stream, as the first bytes say; of all columns, or of those at some places."""
         import pyarrow as pa
-        from pyarrow import ipc
 
         head = self._map[: len(_FILE_MAGIC)]
-        if head.startswith(_FEATHER_V1):
-            why = "Feather V1, no longer written since 2020"
-            raise pa.ArrowInvalid(why)
-        opened: Any = ipc.open_file if head == _FILE_MAGIC else ipc.open_stream
-        options = ipc.IpcReadOptions(included_fields=places)
-        return opened(pa.BufferReader(self._memory), options=options)
+        return _reader(head, pa.BufferReader(self._memory), places)
 
     def passed(self, num_bytes: int) -> None:
         """Note that so much was read. Who still needs a page that was given back gets it again."""
@@ -169,13 +165,46 @@ class _Mapped:
             self._map.madvise(mmap.MADV_DONTNEED)
 
 
+class _Ranged:
+    """An object of a store: a record batch is fetched whole when it is read."""
+
+    addresses = range(0)
+    """It lies nowhere on this machine: so only what is wanted is taken of it."""
+
+    def __init__(self, path: str, version: str) -> None:
+        self._file = RemoteFile(path, version)
+
+    def reader(self, places: list[int] | None = None) -> Any:
+        """As `_Mapped.reader`."""
+        self._file.seek(0)
+        return _reader(self._file.pread(len(_FILE_MAGIC), 0), self._file, places)
+
+    def passed(self, num_bytes: int) -> None:
+        """Nothing of it is kept."""
+
+
+def _opened(path: str, version: str) -> _Mapped | _Ranged:
+    return _Ranged(path, version) if is_remote(path) else _Mapped(path)
+
+
+def _reader(head: bytes, file: Any, places: list[int] | None) -> Any:
+    import pyarrow as pa
+    from pyarrow import ipc
+
+    if head.startswith(_FEATHER_V1):
+        why = "Feather V1, no longer written since 2020"
+        raise pa.ArrowInvalid(why)
+    opened: Any = ipc.open_file if head == _FILE_MAGIC else ipc.open_stream
+    return opened(file, options=ipc.IpcReadOptions(included_fields=places))
+
+
 @lru_cache(maxsize=2)
-def _layout(path: str, size: int, mtime_ns: int) -> _Layout:
+def _layout(path: str, size: int, mtime_ns: int, version: str) -> _Layout:
     """Found out once for all shards of a file; of a packed one, one of the smallest columns is unpacked."""
     import pyarrow as pa
 
     del size, mtime_ns  # what is kept is of the file as it was then
-    mapped = _Mapped(path)
+    mapped = _opened(path, version)
     reader = mapped.reader()
     batch = next((found for found in _read(reader, 0, None) if found.num_rows), None)
     is_packed = not _lies_within(batch, mapped.addresses)

@@ -9,14 +9,13 @@ Memory: one chunk (1 MiB), or the longest line up to `max_line_bytes`. Time: abo
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from io import FileIO
 from itertools import repeat
 from typing import NamedTuple
 
 from rowmill.read import text
 from rowmill.read.badline import BadLine
+from rowmill.read.opened import LocalFile
 from rowmill.rows import Row, Shard, pack_key
 
 CHUNK_BYTES = 1 << 20
@@ -150,14 +149,12 @@ def _read_parts(
         yield from _within(lines, max(first, 0), last)
 
 
-def _fits(file: FileIO, shard: Shard, size: int) -> bool:
+def _fits(file: LocalFile, shard: Shard, size: int) -> bool:
     """Whether the slice still begins and ends where lines of the file do."""
     if size < shard.stop:
         return False
-    begins = shard.first_line == 1 or os.pread(file.fileno(), 1, shard.start - 1) == b"\n"
-    return begins and (
-        shard.stop == size or os.pread(file.fileno(), 1, shard.stop - 1) == b"\n"
-    )
+    begins = shard.first_line == 1 or file.pread(1, shard.start - 1) == b"\n"
+    return begins and (shard.stop == size or file.pread(1, shard.stop - 1) == b"\n")
 
 
 def _within(blocks: Iterator[_Lines], first: int, last: int) -> Iterator[_Lines]:

@@ -17,6 +17,8 @@ from rowmill.config import ReadConfig
 from rowmill.read.listing import Found, list_files
 from rowmill.read.scan import SourceFile
 from rowmill.read.unpack import STDIN, unreadable
+from rowmill.storage.addresses import is_remote
+from rowmill.storage.remote import look_all
 
 IsSame = Callable[[Found, SourceFile], bool]
 
@@ -69,10 +71,11 @@ def files_at_their_places(recorded: Sequence[SourceFile]) -> list[Found]:
 
     Raises: BadSource where one cannot be looked at.
     """
-    found = []
+    found = _remote_at_their_places([file for file in recorded if is_remote(file.path)])
     for file in recorded:
         if file.path == STDIN:
             found.append(Found(STDIN, file.name, 0, 0))
+        if file.path == STDIN or is_remote(file.path):
             continue
         try:
             state = Path(file.path).stat()
@@ -84,7 +87,21 @@ def files_at_their_places(recorded: Sequence[SourceFile]) -> list[Found]:
     return found
 
 
+def _remote_at_their_places(recorded: Sequence[SourceFile]) -> list[Found]:
+    try:
+        states = look_all([file.path for file in recorded])
+    except OSError as error:
+        raise unreadable(str(error.filename), error) from error
+    return [
+        Found(file.path, file.name, now.size, now.modified_ns, version=now.version)
+        for file, now in zip(recorded, states, strict=True)
+        if now is not None
+    ]
+
+
 def _is_there(path: str) -> bool:
+    if is_remote(path):
+        return look_all([path]) != [None]
     return path == STDIN or Path(path).is_file()
 
 

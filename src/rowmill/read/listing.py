@@ -13,12 +13,13 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 
 import msgspec
 
 from rowmill.config import ReadConfig
-from rowmill.errors import BadSource
+from rowmill.errors import BadSource, ConfigError
+from rowmill.read.buckets import Objects, objects_of
 from rowmill.read.formats import (
     ENCODING_MARKS,
     FORMAT_BY_SUFFIX,
@@ -27,9 +28,12 @@ from rowmill.read.formats import (
     suffix_of,
     what_is,
 )
+from rowmill.read.opened import read_head
 from rowmill.read.partitions import partitions_of
 from rowmill.read.unpack import HEAD_BYTES, STDIN, Container, unreadable
 from rowmill.rows import Partitions
+from rowmill.storage.addresses import is_remote
+from rowmill.storage.remote import RemoteObject, first_bytes
 
 _STDIN_NAME = "stdin"
 _KNOWN = ", ".join(f"`{suffix}`" for suffix in FORMAT_BY_SUFFIX)
@@ -48,6 +52,8 @@ class Found(msgspec.Struct, frozen=True):
     format: FileFormat = "jsonl"
     partitions: Partitions = ()
     """Columns that the folders it lies in stand for."""
+    version: str = ""
+    """What the store calls the object's content now (its ETag); empty for files of this machine."""
 
 
 def list_files(
@@ -77,7 +83,7 @@ def looked_at(found: Found, read: ReadConfig | None = None) -> Found:
     Raises: BadSource where it cannot be read.
     """
     try:
-        head = _head(Path(found.path))
+        head = read_head(found.path, HEAD_BYTES)
     except OSError as error:
         raise unreadable(found.path, error) from error
     return _understood(found, head, read or ReadConfig())
@@ -105,6 +111,7 @@ class _Listing:
         self.problems: list[str] = []
         self.skipped: Counter[str] = Counter()
         self._real_paths: set[Path] = set()
+        self._urls: set[str] = set()
 
     def notes(self) -> list[str]:
         """A line on all that was skipped, with the reasons; none where nothing was."""
@@ -112,8 +119,12 @@ class _Listing:
 
     def add(self, path: str) -> None:
         """Take in one path as the user gave it."""
-        if "://" in path:
-            self._refuse(path, "this version reads local files; copy them here first")
+        if is_remote(path):
+            self._add_remote(path)
+        elif "://" in path:
+            self._refuse(
+                path, "is at no place that is known; name a path, `s3://`, `gs://` or `az://`"
+            )
         elif path == STDIN:
             self._add_stdin()
         elif Path(path).is_dir():
@@ -136,12 +147,86 @@ class _Listing:
         self.found.append(_understood(Found(STDIN, _STDIN_NAME, 0, 0), b"", self._read))
 
     def _add_file(self, path: Path) -> None:
-        suffix = suffix_of(path.name)
-        if suffix and suffix not in FORMAT_BY_SUFFIX and self._read.format == "auto":
+        if self._has_known_suffix(path, path.name):
+            self._take(path, path.name, within=str(path))
+
+    def _has_known_suffix(self, path: str | Path, name: str) -> bool:
+        suffix = suffix_of(name)
+        is_known = not suffix or suffix in FORMAT_BY_SUFFIX or self._read.format != "auto"
+        if not is_known:
             why = f"`{suffix}` is none of {_KNOWN}; say what it holds with `read.format`"
             self._refuse(path, why)
+        return is_known
+
+    def _add_remote(self, url: str) -> None:
+        """Objects of a store: one, those below a prefix, or those that a pattern matches."""
+        try:
+            objects = objects_of(url)
+        except (OSError, ConfigError) as error:
+            told = error.strerror if isinstance(error, OSError) else str(error)
+            self._refuse(_without_query(url), f"cannot be listed ({told})")
+            return
+        if objects is None:
+            self._refuse(url, "no such object or prefix")
+        elif not objects.root:
+            ((name, found),) = objects.by_name.items()
+            if self._has_known_suffix(url, name):
+                self._take_remote({name: found})
+        elif "run.json" in objects.by_name and "plan/tasks.json" in objects.by_name:
+            self._refuse(url, "is the output of a run; give its `results/`")
         else:
-            self._take(path, path.name, within=str(path))
+            before = self.skipped.copy()
+            wanted = self._wanted_of(objects)
+            if wanted:
+                self._take_remote(wanted)
+            else:
+                self._refuse_empty(url, before)
+
+    def _wanted_of(self, objects: Objects) -> dict[str, RemoteObject]:
+        wanted = {}
+        for name, found in sorted(objects.by_name.items()):
+            path = PurePosixPath(name)
+            is_hidden = any(part.startswith((".", "_")) for part in path.parts[:-1])
+            if is_hidden and not objects.asks_hidden:
+                self.skipped["hidden files"] += 1
+            elif not self._is_wanted(path, asks_hidden=objects.asks_hidden):
+                continue
+            elif not found.size:
+                self.skipped["empty files"] += 1
+            else:
+                wanted[name] = found
+        return wanted
+
+    def _take_remote(self, objects: dict[str, RemoteObject]) -> None:
+        """Keep objects that can be read, once; their first bytes are asked for all at once."""
+        new = {n: found for n, found in objects.items() if found.url not in self._urls}
+        self.skipped["files named before"] += len(objects) - len(new)
+        self.skipped = +self.skipped
+        self._urls.update(found.url for found in new.values())
+        heads = first_bytes([(one.url, one.version) for one in new.values()], HEAD_BYTES)
+        for (name, one), head in zip(new.items(), heads, strict=True):
+            if isinstance(head, OSError):
+                self._refuse(one.url, f"cannot be read ({head.strerror})")
+                continue
+            problem = (
+                ""
+                if self._any_encoding and head.startswith(ENCODING_MARKS)
+                else problem_of(head)
+            )
+            if problem:
+                self._refuse(one.url, problem)
+                continue
+            hive = self._read.partitions == "hive"
+            folders = partitions_of(one.url.partition("://")[2]) if hive else ()
+            found = Found(
+                one.url,
+                name,
+                one.size,
+                one.modified_ns,
+                partitions=folders,
+                version=one.version,
+            )
+            self.found.append(_understood(found, head, self._read))
 
     def _add_many(self, given: str, root: Path, entries: Iterator[Path]) -> None:
         """Files of a folder or pattern. Links come last: a file goes by its own name."""
@@ -154,8 +239,10 @@ class _Listing:
             else:
                 self._take(by_name[name], name, within=str(root / name))
         self.found[taken:] = sorted(self.found[taken:], key=lambda found: found.name)
-        if by_name or len(self.problems) > problems_before:
-            return
+        if not by_name and len(self.problems) == problems_before:
+            self._refuse_empty(given, skipped_before)
+
+    def _refuse_empty(self, given: str, skipped_before: Counter[str]) -> None:
         seen = _counted(self.skipped - skipped_before)
         why = f" (passed over: {seen})" if seen else ""
         self._refuse(given, f"no file of rows there{why}; such files end in {_KNOWN}")
@@ -193,7 +280,7 @@ class _Listing:
     def _cannot_list(self, error: OSError) -> None:
         self._refuse(str(error.filename), f"cannot be listed ({error.strerror})")
 
-    def _is_wanted(self, path: Path, *, asks_hidden: bool = False) -> bool:
+    def _is_wanted(self, path: PurePath, *, asks_hidden: bool = False) -> bool:
         name = path.name
         if name.startswith((".", "_")) and not asks_hidden:
             self.skipped["hidden files"] += 1
@@ -221,7 +308,7 @@ class _Listing:
         try:
             state = path.stat()
             problem = _problem_of(path, state)
-            head = b"" if problem else _head(path)
+            head = b"" if problem else read_head(str(path), HEAD_BYTES)
             if not (self._any_encoding and head.startswith(ENCODING_MARKS)):
                 problem = problem or problem_of(head)
         except OSError as error:
@@ -264,9 +351,10 @@ def _problem_of(path: Path, state: os.stat_result) -> str:
     return ""
 
 
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(HEAD_BYTES)
+def _without_query(url: str) -> str:
+    """Behind `?` and before `@` people put what nobody may read."""
+    scheme, _, rest = url.partition("?")[0].partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 def _fixed_root(pattern: str) -> Path:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,10 +19,12 @@ import numpy.typing as npt
 from rowmill.errors import BadSource
 from rowmill.read import pieces
 from rowmill.read.listing import Found
+from rowmill.read.opened import FileState, open_ranges, state_of
 from rowmill.read.slices import sliced
 from rowmill.read.steady import changed_file, steady, unreadable_file
 from rowmill.read.table import Table, Wants
 from rowmill.rows import Shard
+from rowmill.storage.addresses import is_remote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +37,9 @@ READ_ROWS = 1 << 16
 """What is decoded at once, by a thread a column; then it is cut into pieces."""
 BUFFER_BYTES = 8 << 20
 """Of all columns that are read, together."""
+REMOTE_BUFFER_BYTES = 32 << 20
+MIN_REMOTE_BUFFER_BYTES = 1 << 18
+"""Each buffer is filled by a request, which takes as long for a little as for more."""
 _MAX_GROWTHS = 3
 _GROWTH_BYTES = 2 * READ_BYTES
 """Longer batches are not worth reading more than this again."""
@@ -44,18 +48,20 @@ _GROWTH_BYTES = 2 * READ_BYTES
 class _Footer(NamedTuple):
     """What stands at the end of a file."""
 
+    path: str
+    version: str
     metadata: pq.FileMetaData
     starts: npt.NDArray[np.int64]
     """First row of each row group, and the number of rows."""
 
 
-def schema(path: str) -> pa.Schema:
+def schema(path: str, version: str = "") -> pa.Schema:
     """Columns of a file, with everything that is noted of them.
 
     Raises: BadSource where the file cannot be read.
     """
     try:
-        with _opened(path, _footer_now(path)) as file:
+        with _opened(_footer_of(path, state_of(path, version))) as file:
             return file.schema_arrow
     except pieces.faults() as error:
         raise pieces.refused(path, "Parquet", error) from error
@@ -71,13 +77,15 @@ def scan(file: Found, first_index: int, shard_bytes: int) -> list[Shard]:
             reason=f"`{file.path}`: is empty (0 bytes), expected a Parquet file; write it again"
         )
     try:
-        footer = _footer(file.path, file.size, file.mtime_ns)
-        with _opened(file.path, footer) as opened:
+        footer = _footer(
+            file.path, file.size, 0 if file.version else file.mtime_ns, file.version
+        )
+        with _opened(footer) as opened:
             problem = pieces.problem_of(opened.schema_arrow)
             if not problem and footer.starts[-1]:
                 # What no footer tells: codecs and keys that are missing.
                 next(opened.iter_batches(batch_size=1), None)
-                problem = _finer_times(file.path, footer, opened)
+                problem = _finer_times(footer, opened)
     except pieces.faults() as error:
         raise pieces.refused(file.path, "Parquet", error) from error
     if problem:
@@ -87,13 +95,13 @@ def scan(file: Found, first_index: int, shard_bytes: int) -> list[Shard]:
     return sliced(file, "parquet", footer.starts, weights, first_index, shard_bytes)
 
 
-def _finer_times(path: str, footer: _Footer, opened: pq.ParquetFile) -> str:
+def _finer_times(footer: _Footer, opened: pq.ParquetFile) -> str:
     """Which column has INT96 times that microseconds do not hold; empty for none.
 
     Nanoseconds hold no year before 1677 or behind 2262: read as such, others become wrong without a word.
     Both readings wrap alike, so they agree exactly where there is nothing below a microsecond.
     """
-    with _opened(path, footer, unit="ns") as fine:
+    with _opened(footer, unit="ns") as fine:
         pairs = zip(opened.schema_arrow, fine.schema_arrow, strict=True)
         names = [ours.name for ours, theirs in pairs if ours.type != theirs.type]
         if not names:
@@ -126,11 +134,11 @@ def tables(
     if begin >= end:
         return
     try:
-        with steady(shard, shard.path):
-            footer = _footer_now(shard.path)
+        with steady(shard, lambda: state_of(shard.path, shard.version)) as state:
+            footer = _footer_of(shard.path, state)
             if footer.starts[-1] < shard.stop:
                 raise changed_file(shard)
-            with _opened(shard.path, footer) as file:
+            with _opened(footer) as file:
                 names = file.schema_arrow.names
             columns = pieces.columns_of(shard, names, wants)
             found = _batches(shard, footer, columns, begin, end)
@@ -154,7 +162,7 @@ def _read(
     """Read on in batches of another size where rows turn out to be larger or smaller."""
     size = _Size(footer, shard)
     due, last = shard.start + begin, shard.start + end
-    with _opened(shard.path, footer, len(columns.names)) as file:
+    with _opened(footer, len(columns.names)) as file:
         while due < last:
             group = int(np.searchsorted(footer.starts, due, "right")) - 1
             groups = range(group, int(np.searchsorted(footer.starts, last)))
@@ -213,35 +221,38 @@ class _Size:
         return False
 
 
-def _opened(
-    path: str, footer: _Footer, num_columns: int = 1, *, unit: str = "us"
-) -> pq.ParquetFile:
+def _opened(footer: _Footer, num_columns: int = 1, *, unit: str = "us") -> pq.ParquetFile:
     """A file of which pages are read, not whole column chunks; `unit` is that of times kept as INT96."""
     import pyarrow.parquet as pq
 
+    source = open_ranges(footer.path, footer.version)
+    buffers = (BUFFER_BYTES, 1 << 16)
+    if not isinstance(source, str):
+        buffers = (REMOTE_BUFFER_BYTES, MIN_REMOTE_BUFFER_BYTES)
     return pq.ParquetFile(
-        path,
+        source,
         metadata=footer.metadata,
         pre_buffer=False,
-        buffer_size=max(BUFFER_BYTES // num_columns, 1 << 16),
+        buffer_size=max(buffers[0] // num_columns, buffers[1]),
         page_checksum_verification=True,
         coerce_int96_timestamp_unit=unit,
     )
 
 
-def _footer_now(path: str) -> _Footer:
-    state = Path(path).stat()
-    return _footer(path, state.st_size, state.st_mtime_ns)
+def _footer_of(path: str, state: FileState) -> _Footer:
+    if is_remote(path):
+        return _footer(path, state.size, 0, state.mark)
+    return _footer(path, state.size, state.mtime_ns, "")
 
 
 @lru_cache(maxsize=2)
-def _footer(path: str, size: int, mtime_ns: int) -> _Footer:
+def _footer(path: str, size: int, mtime_ns: int, version: str) -> _Footer:
     """Read once for all shards of a file: with many row groups it is large."""
     import pyarrow.parquet as pq
 
     del size, mtime_ns  # what is kept is of the file as it was then
-    metadata = pq.read_metadata(path)
+    metadata = pq.read_metadata(open_ranges(path, version))
     lengths: list[Any] = [
         metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)
     ]
-    return _Footer(metadata, np.cumsum([0, *lengths], dtype=np.int64))
+    return _Footer(path, version, metadata, np.cumsum([0, *lengths], dtype=np.int64))

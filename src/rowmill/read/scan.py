@@ -49,7 +49,7 @@ class SourceFile(msgspec.Struct, frozen=True):
     size: int
     mtime_ns: int
     digest: str
-    """xxh3_128 of its bytes as stored, in hex."""
+    """xxh3_128 of its bytes as stored, in hex; of an object in a store, `etag` and what the store calls this version."""
     num_lines: int
     container: Container = ""
     spool: str = ""
@@ -104,7 +104,8 @@ def scan_text(
         BadSource: it cannot be read, is damaged or cut, changed meanwhile, or is no text.
         StorageError: its spool cannot be written.
     """
-    with open_text(file.path, None if file.path == STDIN else file.container) as text:
+    container = None if file.path == STDIN else file.container
+    with open_text(file.path, container, version=file.version) as text:
         look = _look(file, text)
         spool = rundir.spool(place.number) if look.spooled_why else ""
         path = str(_folder(place, file, look) / spool) if spool else file.path
@@ -114,6 +115,7 @@ def scan_text(
             index=place.first_shard,
             path=path,
             start=0 if spool else opening.none_yet.start,
+            version="" if spool else file.version,
         )
         with _new_spool(path) if spool else nullcontext() as keep:
             cutting = _Cutting(none_yet, opening.cutter, shard_bytes, keep)
@@ -127,7 +129,7 @@ def scan_text(
             name=file.name,
             size=size,
             mtime_ns=file.mtime_ns,
-            digest=text.stored.digest(),
+            digest=_digest_by_version(file) or text.stored.digest(),
             num_lines=cutting.num_records,
             container=text.container,
             spool=spool,
@@ -176,16 +178,22 @@ def _open_records(file: Found, text: Text, look: _Look, read: ReadConfig) -> _Op
 
 
 def digest_of(file: Found) -> str:
-    """xxh3_128 of the bytes of a file as stored, in hex.
+    """xxh3_128 of the bytes of a file as stored, in hex; of an object, its version where the store gives one.
 
     Raises: BadSource where it cannot be read, or changed while it was.
     """
+    if file.version:
+        return _digest_by_version(file)
     with open_text(file.path, "") as stored:
         buffer = np.empty(BLOCK_BYTES, np.uint8).data
         while stored.readinto(buffer):
             pass
         _size(file, stored.stored)
         return stored.stored.digest()
+
+
+def _digest_by_version(file: Found) -> str:
+    return f"etag {file.version}" if file.version else ""
 
 
 def _look(file: Found, text: Text) -> _Look:
@@ -244,8 +252,8 @@ def _size(file: Found, stored: Stored) -> int:
     if file.path == STDIN:
         return stored.num_bytes
     state = stored.state()
-    now = state.st_size, state.st_mtime_ns, stored.num_bytes
-    if now != (file.size, file.mtime_ns, file.size):
+    now = (state.size, state.mtime_ns) if state else (stored.num_bytes, file.mtime_ns)
+    if (*now, stored.num_bytes) != (file.size, file.mtime_ns, file.size):
         reason = f"`{file.path}`: changed while it was read; wait until it is complete"
         raise BadSource(reason=reason)
     return file.size

@@ -7,7 +7,7 @@ Memory: what one reader holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,25 @@ import msgspec
 from rowmill.read.badline import BadLine
 from rowmill.read.jsonl import read_lines
 from rowmill.read.jsonl import read_spans as read_line_spans
+from rowmill.read.opened import with_next
 from rowmill.read.partitions import line_adder, with_columns
 from rowmill.read.table import Table, Wants, rows_of, spans_of
 from rowmill.rows import AnyRow, Row, Shard, Wanted
+from rowmill.storage.remote import Slice
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def in_turn(slices: Iterable[tuple[Shard, int, int]]) -> Iterator[tuple[Shard, int, int]]:
+    """Slices of shards as they are read one after the other: small objects are fetched ahead, many at once."""
+    return with_next(slices, lambda one: _slice_of(one[0]))
+
+
+def _slice_of(shard: Shard) -> Slice | None:
+    if not shard.version or shard.format in ("parquet", "arrow"):
+        return None
+    return Slice(shard.path, shard.version, shard.start, shard.stop - shard.start)
 
 
 def read_rows(
@@ -104,10 +117,10 @@ def own_schema(shard: Shard) -> pa.Schema:
     if shard.format == "parquet":
         from rowmill.read.parquet import schema as schema_of_parquet
 
-        return schema_of_parquet(shard.path)
+        return schema_of_parquet(shard.path, shard.version)
     from rowmill.read.arrow import schema as schema_of_arrow
 
-    return schema_of_arrow(shard.path)
+    return schema_of_arrow(shard.path, shard.version)
 
 
 def line_of(shard: Shard, ordinal: int) -> bytes | None:

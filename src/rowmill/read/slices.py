@@ -49,6 +49,7 @@ def sliced(
                 format=format,
                 num_bytes=held,
                 partitions=file.partitions,
+                version=file.version,
             )
         )
 

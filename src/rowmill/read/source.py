@@ -19,9 +19,12 @@ from rowmill.errors import BadSource
 from rowmill.read.drift import drift_notes
 from rowmill.read.known import files_at_their_places, match_files
 from rowmill.read.listing import Found, looked_at, one_or_list
+from rowmill.read.opened import state_of, with_next
 from rowmill.read.scan import Place, Scanned, SourceFile, digest_of, scan_text
 from rowmill.read.unpack import STDIN, container_words, unreadable
 from rowmill.rows import Shard
+from rowmill.storage.addresses import is_remote
+from rowmill.storage.remote import Slice
 
 MIN_SHARD_BYTES = 4 << 20
 MAX_SHARD_BYTES = 64 << 20
@@ -104,10 +107,16 @@ def open_source(
     return Source(files, shards, [*notes, *drift_notes(shards)])
 
 
+def _slice_of(file: Found) -> Slice | None:
+    if not file.version or file.format in ("parquet", "arrow"):
+        return None
+    return Slice(file.path, file.version, 0, file.size)
+
+
 def _told(found: Sequence[Found], tell: Callable[[str], None] | None) -> Iterator[Found]:
     """The files one by one; how far they are is told where they take long."""
     told_at = time.monotonic()
-    for number, file in enumerate(found):
+    for number, file in enumerate(with_next(found, _slice_of)):
         if tell is not None and number and time.monotonic() - told_at >= TELL_EVERY_S:
             told_at = time.monotonic()
             tell(f"input   {number:,} of {len(found):,} files read")
@@ -235,6 +244,8 @@ def _digest_now(file: Found, old: dict[str, SourceFile]) -> str:
         return before.digest
     if before.size != file.size or STDIN in (before.path, file.path):
         return ""
+    if file.version:
+        return digest_of(file)
     if (before.path, before.mtime_ns) == (file.path, file.mtime_ns):
         return before.digest
     return digest_of(file)
@@ -281,30 +292,32 @@ def _spool_of(
     if place.spool is None:
         reason = f"`{file.path}`: was unpacked, and there is no folder to find that in"
         raise BadSource(reason=reason)
-    path = place.spool / file.spool
+    kept = cut[0].path
+    path = kept if is_remote(kept) else str(place.spool / file.spool)
     if _size_of(path) == max((shard.frame[1] for shard in cut if shard.frame), default=0):
-        return str(path)
+        return path
     if file.path == STDIN:
         reason = (
             f"`{path}`: it holds what standard input gave, and is gone or damaged; start anew"
         )
         raise BadSource(reason=reason)
+    path = str(place.spool / file.spool)
     again = _scan(looked_at(found, read), place, file.shard_bytes, read)
-    as_before = [msgspec.structs.replace(shard, path=str(path)) for shard in cut]
+    as_before = [msgspec.structs.replace(shard, path=path) for shard in cut]
     if (again.file.spool, again.shards) != (file.spool, as_before):
         reason = (
             f"`{file.path}`: unpacked anew, it is not cut as it was; start anew, or go on with"
             " the versions of rowmill and Zstandard that began the run"
         )
         raise BadSource(reason=reason)
-    return str(path)
+    return path
 
 
-def _size_of(path: Path) -> int:
+def _size_of(path: str) -> int:
     """Of a file, in bytes; -1 where there is none."""
     try:
-        return path.stat().st_size
+        return state_of(path).size
     except FileNotFoundError:
         return -1
     except OSError as error:
-        raise unreadable(str(path), error) from error
+        raise unreadable(path, error) from error

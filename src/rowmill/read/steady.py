@@ -7,31 +7,24 @@ Memory: nothing.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rowmill.errors import StorageError
+from rowmill.read.opened import FileState
 from rowmill.rows import Shard
 
 
 @contextmanager
-def steady(shard: Shard, place: int | str) -> Iterator[None]:
-    """Raise where the file was changed meanwhile.
+def steady(shard: Shard, look: Callable[[], FileState]) -> Iterator[FileState]:
+    """Raise where the file was changed meanwhile; else its state.
 
-    Args:
-        place: its descriptor, or its path where others open it.
     Raises: StorageError, and OSError where the file is not there.
     """
-    before = _state(place)
-    yield
-    if _state(place) != before:
+    before = look()
+    yield before
+    if look() != before:
         raise changed_file(shard)
-
-
-def _state(place: int | str) -> tuple[int, int, int]:
-    state = os.stat(place)  # noqa: PTH116 - `Path.stat` takes no descriptor
-    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def changed_file(shard: Shard) -> StorageError:

@@ -8,11 +8,10 @@ Memory: one block.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
-from io import FileIO
 
 from rowmill.errors import StorageError
+from rowmill.read.opened import LocalFile, OpenFile, open_stream, state_of
 from rowmill.read.steady import changed_file, steady, unreadable_file
 from rowmill.rows import Shard
 
@@ -35,19 +34,28 @@ def open_slice(
     shard: Shard,
     *,
     chunk_bytes: int = CHUNK_BYTES,
-    fits: Callable[[FileIO, Shard, int], bool] | None = None,
+    fits: Callable[[LocalFile, Shard, int], bool] | None = None,
 ) -> Iterator[Iterator[bytes]]:
     """The blocks of a slice, for one who may stop before the last and still asks whether all was well.
 
     Args:
         fits: told the open file, the slice and the file's size, says whether the slice still
-            begins and ends where it should; not asked of spools, which have checksums.
+            begins and ends where it should; not asked of spools, which have checksums, nor of
+            objects, which have versions.
     Raises: StorageError, as `blocks` does.
     """
     try:
-        with FileIO(shard.path) as file, steady(shard, file.fileno()):
+        start, stop = shard.frame or (shard.start, shard.stop)
+        with (
+            open_stream(shard.path, shard.version, start=start, stop=stop) as file,
+            _steady(shard, file),
+        ):
             if shard.frame is None:
-                if fits and not fits(file, shard, os.fstat(file.fileno()).st_size):
+                if (
+                    fits
+                    and isinstance(file, LocalFile)
+                    and not fits(file, shard, file.state().size)
+                ):
                     raise changed_file(shard)
                 yield _blocks_of_file(file, shard, chunk_bytes)
             else:
@@ -72,8 +80,15 @@ def _damaged(shard: Shard) -> StorageError:
     return StorageError(path=shard.path, reason=reason)
 
 
-def _blocks_of_file(file: FileIO, shard: Shard, chunk_bytes: int) -> Iterator[bytes]:
-    file.seek(shard.start)
+def _steady(shard: Shard, file: OpenFile) -> contextlib.AbstractContextManager[object]:
+    if isinstance(file, LocalFile):
+        return steady(shard, file.state)
+    if shard.version or shard.frame:
+        return contextlib.nullcontext()
+    return steady(shard, lambda: state_of(shard.path))
+
+
+def _blocks_of_file(file: OpenFile, shard: Shard, chunk_bytes: int) -> Iterator[bytes]:
     left = shard.stop - shard.start
     while left:
         block = file.read(min(chunk_bytes, left))
@@ -84,18 +99,17 @@ def _blocks_of_file(file: FileIO, shard: Shard, chunk_bytes: int) -> Iterator[by
 
 
 def _blocks_of_frame(
-    file: FileIO, shard: Shard, frame: tuple[int, int], chunk_bytes: int
+    file: OpenFile, shard: Shard, frame: tuple[int, int], chunk_bytes: int
 ) -> Iterator[bytes]:
     from rowmill.read.zstd import ZstdDecompressor, ZstdError
 
-    file.seek(frame[0])
     packed_left = frame[1] - frame[0]
     left = shard.stop - shard.start
     unpacking = ZstdDecompressor()
     while not unpacking.eof:
         packed = b""
         if unpacking.needs_input:
-            packed = file.read(min(CHUNK_BYTES, packed_left))
+            packed = file.read(min(CHUNK_BYTES, packed_left)) or b""
             if not packed:
                 raise _damaged(shard)
             packed_left -= len(packed)

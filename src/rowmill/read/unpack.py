@@ -11,7 +11,6 @@ from __future__ import annotations
 import bz2
 import io
 import lzma
-import os
 import re
 import sys
 import zlib
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, Self, cast
 import xxhash
 
 from rowmill.errors import BadSource
+from rowmill.read.opened import FileState, LocalFile, OpenFile, open_stream
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -61,11 +61,12 @@ def container_words(container: Container) -> str:
     return _WORDS[container]
 
 
-def open_text(path: str, container: Container | None = None) -> Text:
+def open_text(path: str, container: Container | None = None, *, version: str = "") -> Text:
     """Open a file, or standard input (`-`), to be read from its beginning.
 
     Args:
         container: None looks at the first bytes.
+        version: of an object in a store, the one that is meant.
     Raises: BadSource where it cannot be opened.
     """
     if path == STDIN:
@@ -75,7 +76,7 @@ def open_text(path: str, container: Container | None = None) -> Text:
         stored = Stored(path, sys.stdin.buffer)
     else:
         try:
-            stored = Stored(path, io.FileIO(path))
+            stored = Stored(path, open_stream(path, version))
         except OSError as error:
             raise unreadable(path, error) from error
     if container is None:
@@ -129,7 +130,7 @@ class _Peeked:
 class Stored(_Peeked, io.RawIOBase):
     """The bytes of a file as they lie there, counted and hashed on their way."""
 
-    def __init__(self, path: str, opened: io.FileIO | BinaryIO) -> None:
+    def __init__(self, path: str, opened: OpenFile | BinaryIO) -> None:
         super().__init__()
         self.path = path
         self.num_bytes = 0
@@ -148,9 +149,9 @@ class Stored(_Peeked, io.RawIOBase):
         """xxh3_128 of the bytes read so far, in hex."""
         return self._hasher.hexdigest()
 
-    def state(self) -> os.stat_result:
-        """Of the open file."""
-        return os.fstat(self._opened.fileno())
+    def state(self) -> FileState | None:
+        """Of the open file; None of an object, which is read in one version or not at all."""
+        return self._opened.state() if isinstance(self._opened, LocalFile) else None
 
     def _next(self, view: memoryview) -> int:
         try:

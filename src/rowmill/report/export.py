@@ -13,7 +13,8 @@ from rowmill.join.lines import joined_rows
 from rowmill.join.parting import column_limits
 from rowmill.publish import write_lines, write_table
 from rowmill.report.run import View, open_view
-from rowmill.storage import LocalStorage
+from rowmill.storage import LocalStorage, Storage, open_storage
+from rowmill.storage.addresses import is_remote, parse_address
 from rowmill.write.form import SUFFIXES, Form, form_of_name
 
 
@@ -33,8 +34,8 @@ def export(output: str, target: str) -> Exported:
         StorageError: it cannot be written.
     """
     view = open_view(output)
-    path = Path(target)
-    form = form_of_name(path.name)
+    place, name = _place_of(target)
+    form = form_of_name(name)
     if form is None:
         known = ", ".join(f"`{suffix}`" for suffix in SUFFIXES)
         reason = (
@@ -42,22 +43,31 @@ def export(output: str, target: str) -> Exported:
             " text also with `.gz` or `.zst` behind it"
         )
         raise ConfigError(reason=reason)
-    if path.is_dir() or _is_input(view, path):
+    if _is_input(view, target):
         reason = f"`{target}` is a folder or an input of the run; name another file"
         raise ConfigError(reason=reason)
-    if _is_of_the_run(output, path):
+    if _is_of_the_run(view, output, target):
         reason = f"`{target}` lies among the run's own files; name a file elsewhere"
         raise ConfigError(reason=reason)
     view.check_input()
-    rows = _write(view, path, form)
+    rows = _write(view, place, name, form)
     return Exported(rows=rows, not_done=view.cut.num_lines - view.counts().done)
 
 
-def _write(view: View, path: Path, form: Form) -> int:
-    storage, prefix = LocalStorage(str(path.parent)), view.record.prefix
+def _place_of(target: str) -> tuple[Storage, str]:
+    """The folder, or the prefix of a store, that the file goes to, and its name there."""
+    if is_remote(target):
+        folder, _, name = parse_address(target).url.rpartition("/")
+        return open_storage(folder), name
+    path = Path(target)
+    return LocalStorage(str(path.parent)), path.name
+
+
+def _write(view: View, storage: Storage, name: str, form: Form) -> int:
+    prefix = view.record.prefix
     if form.is_lines:
         lines = joined_rows(view.cut, view.task_lines, prefix)
-        return write_lines(storage, path.name, lines, form).num_rows
+        return write_lines(storage, name, lines, form).num_rows
     from rowmill.join.columns import carried_columns
     from rowmill.join.tables import TableJoiner, batches_of_rows
 
@@ -66,16 +76,26 @@ def _write(view: View, path: Path, form: Form) -> int:
     columns = carried_columns(column_limits(view.cut), form, prefix, answers=answers)
     joiner = TableJoiner(columns, prefix)
     batches = batches_of_rows(joiner, view.cut, view.task_lines)
-    return write_table(storage, path.name, joiner.schema, batches, form).num_rows
+    return write_table(storage, name, joiner.schema, batches, form).num_rows
 
 
-def _is_input(view: View, path: Path) -> bool:
-    return path.exists() and any(
-        Path(file.path).exists() and path.samefile(file.path) for file in view.record.files
+def _is_input(view: View, target: str) -> bool:
+    if is_remote(target):
+        return parse_address(target).url in {file.path for file in view.record.files}
+    path = Path(target)
+    return path.is_dir() or (
+        path.exists()
+        and any(
+            Path(file.path).exists() and path.samefile(file.path) for file in view.record.files
+        )
     )
 
 
-def _is_of_the_run(output: str, path: Path) -> bool:
+def _is_of_the_run(view: View, output: str, target: str) -> bool:
     """Whether a file there would be one of the run's, or stand among its results."""
-    root, place = (Path(os.path.realpath(one)) for one in (output, path))
+    if is_remote(target) or is_remote(output):
+        whole = f"{view.storage.url.rstrip('/')}/"
+        url = parse_address(target).url if is_remote(target) else ""
+        return url.startswith(whole) and rundir.is_ours(url.removeprefix(whole))
+    root, place = (Path(os.path.realpath(one)) for one in (output, target))
     return place.is_relative_to(root) and rundir.is_ours(place.relative_to(root).as_posix())

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from rowmill.errors import ConfigError
+from rowmill.storage.addresses import BULK_S, attempts_of, is_remote, open_store, parse_address
 from rowmill.storage.contract import AlreadyThere, Appender, NotThere, Storage, check_name
 from rowmill.storage.local import LocalStorage
 from rowmill.storage.objects import ObjectStorage
@@ -27,6 +28,7 @@ __all__ = [
     "NotThere",
     "ObjectStorage",
     "Storage",
+    "address_of",
     "check_name",
     "open_storage",
     "probe",
@@ -36,10 +38,20 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 
 def open_storage(url: str) -> Storage:
-    """The place `url` names: a folder, or `memory://NAME` inside this process; touches nothing.
+    """The place `url` names: a folder, a prefix of an object store, or `memory://NAME` inside this process.
 
-    Raises: ConfigError for an empty name and for every other scheme.
+    Touches nothing.
+
+    Raises: ConfigError for an empty name, another scheme, or an address that is none.
     """
+    if is_remote(url):
+        address = parse_address(url)
+        return ObjectStorage(
+            address.url,
+            open_store(*address),
+            bulk=open_store(*address, BULK_S),
+            attempts=attempts_of(address.scheme, address.bucket),
+        )
     scheme = _SCHEME.fullmatch(url)
     if scheme is None:
         if not url.strip() or "\0" in url:
@@ -48,10 +60,17 @@ def open_storage(url: str) -> Storage:
     if scheme[1].lower() == "memory" and scheme[2]:
         return ObjectStorage(url, _memory_store(scheme[2]))
     reason = (
-        f"output `{url}`: this version writes to local folders and `memory://NAME` only;"
-        " name a folder"
+        f"output `{url}`: `{scheme[1]}://` is no place that results can go to; name a folder,"
+        " or `s3://`, `gs://` or `az://BUCKET/NAME`"
     )
     raise ConfigError(reason=reason)
+
+
+def address_of(storage: Storage) -> str:
+    """What another process opens the same place by; empty where it lies in this process alone."""
+    if isinstance(storage, LocalStorage):
+        return str(storage.root)
+    return storage.url if is_remote(storage.url) else ""
 
 
 @functools.cache

@@ -117,6 +117,10 @@ class Storage(Protocol):
         """Begin a new file to append to; AlreadyThere where it exists: an old file is never reopened."""
         ...
 
+    def sweep(self) -> int:
+        """Remove what killed processes left half made; how many there were."""
+        ...
+
     def path(self, name: str) -> Path | None:
         """Where the object lies on this machine; None where it does not."""
         ...

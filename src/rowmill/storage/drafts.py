@@ -2,18 +2,22 @@
 
 Promises: until `finish` returns nobody sees anything under the name; an abandoned draft leaves nothing.
 Knows nothing of: what is written.
-Memory: nothing kept on a local disk; the whole object where a store takes it in one call.
+Memory: nothing kept; for an object store the whole lies on the temporary disk before it is sent.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 from rowmill.storage.contract import Storage
 from rowmill.storage.files import sync_folder, write_all
 from rowmill.storage.local import LocalStorage, open_temp, told
+from rowmill.storage.objects import ObjectStorage
 
 WRITEBACK_BYTES = 16 * 2**20
 
@@ -38,6 +42,7 @@ def open_draft(storage: Storage, name: str) -> Draft:
     """Begin an object that is written piece by piece."""
     if isinstance(storage, LocalStorage):
         return _LocalDraft(storage, name)
+    assert isinstance(storage, ObjectStorage)
     return _ObjectDraft(storage, name)
 
 
@@ -79,15 +84,33 @@ class _LocalDraft:
 
 
 class _ObjectDraft:
-    def __init__(self, storage: Storage, name: str) -> None:
-        self._storage, self._name = storage, name
-        self._pieces: list[bytes] = []
+    """Gathered in a file without a name, so that a killed process leaves none."""
+
+    def __init__(self, storage: ObjectStorage, name: str) -> None:
+        self._storage, self._name, self._size = storage, name, 0
+        self._place = Path(tempfile.gettempdir())
+        with self._told():
+            self._file = tempfile.TemporaryFile(prefix="rowmill-")  # noqa: SIM115 - closed by `finish` or `abandon`
 
     def write(self, content: bytes) -> None:
-        self._pieces.append(content)
+        with self._told():
+            self._file.write(content)
+        self._size += len(content)
 
     def finish(self) -> None:
-        self._storage.replace(self._name, b"".join(self._pieces))
+        with self._told():
+            self._file.flush()
+        self._storage.upload(self._name, self._file, self._size)
+        self._file.close()
 
     def abandon(self) -> None:
-        self._pieces.clear()
+        # Closing writes what is left, to a disk that may be full.
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise told(self._place, error) from error

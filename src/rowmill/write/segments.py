@@ -125,7 +125,7 @@ class OpenSegment:
             self._appender.close()
             self._appender = None
         elif self._pending:
-            self._storage.create(self._name, b"".join(self._pending))
+            self._create(b"".join(self._pending))
             self._pending = []
         if self._name:
             ref = SegmentRef(
@@ -134,6 +134,31 @@ class OpenSegment:
             self._closed.append(ref)
             self._name = ""
         return self._closed
+
+    def close_sorted(self, index: RowIndex) -> SegmentRef | None:
+        """End the open segment with its rows in key order; None where some of them are written already.
+
+        Args:
+            index: of these rows alone.
+        """
+        if self._closed or not self._pending:
+            return None
+        content = memoryview(b"".join(self._pending))
+        content = memoryview(b"".join(content[a:b] for _, a, b in index.in_key_order()))
+        self._pending = [bytes(content)]
+        self._digest = xxhash.xxh3_64(content)
+        (ref,) = self.close()
+        return ref
+
+    def _create(self, content: bytes) -> None:
+        try:
+            self._storage.create(self._name, content)
+        except StorageError as error:
+            reason = (
+                f"{error.fields['reason']}; {self._num_rows:,} answers since the last checkpoint"
+                " are not kept, they will be asked again"
+            )
+            raise StorageError(path=error.fields["path"], reason=reason) from error
 
     def _begin(self) -> None:
         self._digest.reset()
