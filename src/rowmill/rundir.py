@@ -8,6 +8,7 @@ Memory: none.
     plan/shards.jsonl               the input's slices, end to end
     plan/tasks.json                 cut once
     plan/append-N.json              files that joined a finished run, and their slices
+    plan/engine-steps.json          settings that engines came down to for want of memory
     plan/retry-N.json               which failed rows the N-th retry asks again
     spool/N.zst                     text of an input file that cannot be read in place
     segments/TASK/EPOCH-N.jsonl     outcomes
@@ -32,6 +33,7 @@ from urllib.parse import quote, unquote
 RUN = "run.json"
 SHARDS = "plan/shards.jsonl"
 TASKS = "plan/tasks.json"
+STEPS = "plan/engine-steps.json"
 RETRIES = "plan/retry-"
 APPENDS = "plan/append-"
 SPOOL = "spool/"

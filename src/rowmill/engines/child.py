@@ -32,6 +32,7 @@ from rowmill.engines.channel import (
     Bye,
     Channel,
     ChannelClosed,
+    Drain,
     End,
     Fatal,
     Gauge,
@@ -61,6 +62,13 @@ class QueueFeed:
     def put(self, prompts: Prompts | None) -> None:
         """Add rows; None: no more will come."""
         self._queue.put(prompts)
+
+    def drop(self) -> None:
+        """Forget rows that are not taken yet; no more will come."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._queue.get_nowait()
+        self._queue.put(None)
 
     def waiting(self) -> int:
         """Batches not taken yet."""
@@ -135,6 +143,8 @@ def _fill(channel: Channel, feed: QueueFeed) -> None:
                 feed.put(prompts)
             elif isinstance(message, End):
                 feed.put(None)
+            elif isinstance(message, Drain):
+                feed.drop()
     except ChannelClosed:
         _end_group()
 
@@ -147,7 +157,8 @@ class _Leaving:
         self._counters: Callable[[], dict[str, Any]] = getattr(engine, "counters", dict)
         self._queue: queue.SimpleQueue[list[Outcome] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leaving", daemon=True)
-        self._answered = 0
+        self._answered = self._beats = 0
+        self._minds_time = bool(getattr(engine, "minds_time", False))
 
     def start(self) -> None:
         self._thread.start()
@@ -175,16 +186,20 @@ class _Leaving:
     def _send_all(self) -> None:
         due = 0.0
         while (outcomes := self._gather()) is not None:
-            self._answered += len(outcomes)
-            self._channel.send_outcomes(pack(self._judge.judged(outcomes)))
+            if outcomes:
+                self._answered += len(outcomes)
+                self._channel.send_outcomes(pack(self._judge.judged(outcomes)))
             if time.monotonic() >= due:
                 due = time.monotonic() + _GAUGE_S
                 self._channel.send(self._gauge())
         self._channel.send(self._gauge())
 
     def _gather(self) -> list[Outcome] | None:
-        """All that waits, at least one list; None at the end."""
-        gathered = self._queue.get()
+        """All that waits, at least one list, or an empty one after a while without any; None at the end."""
+        try:
+            gathered = self._queue.get(timeout=_GAUGE_S)
+        except queue.Empty:
+            return []
         if gathered is None:
             return None
         while not self._queue.empty():
@@ -198,7 +213,11 @@ class _Leaving:
     def _gauge(self) -> Message:
         feed = self._feed
         in_flight = feed.taken - self._answered
-        return Gauge(in_flight, feed.waiting(), time.process_time(), **self._counters())
+        told = self._counters()
+        if self._minds_time:
+            self._beats += 1
+            told = {**told, "steps": self._beats}
+        return Gauge(in_flight, feed.waiting(), time.process_time(), **told)
 
 
 def _fatal(error: Exception) -> Fatal:

@@ -49,6 +49,12 @@ class Ledger:
             return outcomes
         return outcomes.take([i for i, is_open in enumerate(found) if is_open])
 
+    def longest(self) -> tuple[int, int]:
+        """Most tokens that an open row may generate, and the prompt tokens of all; over their batches, so at least."""
+        batches = _distinct(dict(self._batch_of))
+        tokens = max((max(batch.max_tokens, default=0) for batch in batches), default=0)
+        return tokens, sum(len(batch.ids) for batch in batches)
+
     def drain(self) -> list[Prompts]:
         """Take all open rows out, in the order they were given."""
         open_rows, self._batch_of = self._batch_of, {}

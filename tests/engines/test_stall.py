@@ -1,0 +1,109 @@
+"""When an engine stands still: time is given."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowmill.engines.stall import FIRST_S, LEAST_S, SLACK, Watch
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def still(watch: Watch, longest_tokens: int = 100, prompt_tokens: int = 1000) -> bool:
+    return watch.stands_still(longest_tokens=longest_tokens, prompt_tokens=prompt_tokens)
+
+
+def test_nothing_known_allows_what_is_in_flight_to_take_long(clock: Clock) -> None:
+    watch = Watch(clock=clock)
+    short = watch.allowed_s(longest_tokens=1, prompt_tokens=100)
+    long = watch.allowed_s(longest_tokens=30_000, prompt_tokens=100_000)
+
+    assert FIRST_S <= short < FIRST_S + 60
+    assert long > 30_000
+
+
+def test_steps_are_signs_within_a_long_row(clock: Clock) -> None:
+    watch = Watch(clock=clock)
+    for step in range(1, 2000):
+        clock.now += 3
+        watch.stepped(step)
+
+        assert not still(watch, longest_tokens=30_000)
+
+    clock.now += LEAST_S + 1
+
+    assert still(watch, longest_tokens=30_000)
+
+
+def test_the_same_count_of_steps_is_no_sign(clock: Clock) -> None:
+    watch = Watch(clock=clock)
+    watch.stepped(7)
+    for _ in range(10):
+        clock.now += LEAST_S / 8
+        watch.stepped(7)
+
+    assert still(watch)
+
+
+def test_slow_steps_of_the_past_allow_slow_ones(clock: Clock) -> None:
+    watch = Watch(clock=clock)
+    clock.now += 40
+    watch.stepped(1)
+    clock.now += 40 * SLACK - 1
+
+    assert not still(watch)
+
+    clock.now += 2
+
+    assert still(watch)
+
+
+def test_answers_alone_give_the_pace_of_the_longest_row(clock: Clock) -> None:
+    watch = Watch(clock=clock)
+    clock.now += 20
+    watch.answered(longest_tokens=100)  # 0.2 s a token
+
+    assert watch.allowed_s(longest_tokens=1000, prompt_tokens=0) == SLACK * 0.2 * 1000
+    assert watch.allowed_s(longest_tokens=10, prompt_tokens=0) == SLACK * 20
+
+
+def test_a_time_that_is_given_holds(clock: Clock) -> None:
+    watch = Watch(5.0, clock=clock)
+    clock.now += 5.1
+
+    assert still(watch)
+
+    watch.begin()
+
+    assert not still(watch)
+
+
+def test_a_verdict_that_may_have_been_wrong_doubles_what_is_allowed(clock: Clock) -> None:
+    watch = Watch(clock=clock)
+    watch.stepped(1)
+    before = watch.allowed_s(longest_tokens=10, prompt_tokens=10)
+    watch.doubt()
+
+    assert watch.allowed_s(longest_tokens=10, prompt_tokens=10) == 2 * before
+
+
+def test_another_process_counts_its_steps_anew(clock: Clock) -> None:
+    watch = Watch(clock=clock)
+    watch.stepped(500)
+    watch.restart()
+    clock.now += LEAST_S - 1
+    watch.stepped(1)
+    clock.now += LEAST_S - 1
+
+    assert not still(watch)
