@@ -27,7 +27,7 @@ class Clock:
 def caps_of(tmp_path: Path, clock: Clock, **settings: object) -> tuple[Caps, Stop]:
     stop = Stop()
     config = RunConfig.model_validate(settings)
-    return Caps(config, LocalStorage(tmp_path), stop, clock=clock), stop
+    return Caps(config, LocalStorage(str(tmp_path)), stop, clock=clock), stop
 
 
 def look(caps: Caps) -> None:
@@ -57,7 +57,7 @@ def test_cost_counts_gpus_and_earlier_starts(tmp_path: Path) -> None:
     clock.now = 1799.0
     look(caps)
 
-    assert 1800.0 == seconds_before(LocalStorage(tmp_path))
+    assert 1800.0 == seconds_before(LocalStorage(str(tmp_path)))
     assert not stop
     assert caps.cost == pytest.approx(8, rel=1e-3)
 
@@ -85,7 +85,7 @@ def test_a_disk_that_fills_stops_the_run(tmp_path: Path) -> None:
 
 
 def test_steps_down_outlive_the_process(tmp_path: Path) -> None:
-    storage = LocalStorage(tmp_path)
+    storage = LocalStorage(str(tmp_path))
     steps = Steps(storage)
     steps.keep(Step("seats", None, 1024, 512))
     steps.keep(Step("enforce_eager", None, False, True))

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from rowmill.errors import BadSource
 from rowmill.read import pieces
+from rowmill.read.bombs import refuse_bomb
 from rowmill.read.listing import Found
 from rowmill.read.slices import sliced
 from rowmill.read.steady import changed_file, steady, unreadable_file
@@ -239,9 +240,9 @@ def _footer(path: str, size: int, mtime_ns: int) -> _Footer:
     """Read once for all shards of a file: with many row groups it is large."""
     import pyarrow.parquet as pq
 
-    del size, mtime_ns  # what is kept is of the file as it was then
+    del mtime_ns  # what is kept is of the file as it was then
     metadata = pq.read_metadata(path)
-    lengths: list[Any] = [
-        metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)
-    ]
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    refuse_bomb(path, packed=size, unpacked=max((g.total_byte_size for g in groups), default=0))
+    lengths: list[Any] = [group.num_rows for group in groups]
     return _Footer(metadata, np.cumsum([0, *lengths], dtype=np.int64))

@@ -1,0 +1,135 @@
+"""`rowmill run` with the real vLLM frozen, without memory, told to end, and unable to start: nobody lends a hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rowmill.engines.orphans import members, strays
+from tests.engines.test_vllm_run import RUNS, Run, long_rows, titles
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
+pytest.importorskip("torch")
+pytest.importorskip("vllm")
+
+CORE = "VLLM::EngineCore"
+SEATS = 32
+GRACE_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.engines.hf_folders import random_folder
+
+    return random_folder(tmp_path_factory.mktemp("models") / "random")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """Neither of a test that fails, nor of one that passes: no engine outlives its rowmill."""
+    before = set(strays())
+    yield
+    for run in RUNS:
+        if run.process is not None and run.process.poll() is None:
+            run.process.kill()
+            run.process.wait()
+    RUNS.clear()
+    assert set(strays()) <= before
+
+
+def check_whole(run: Run, rows: int) -> None:
+    found = run.results()
+    assert rows == len(found)
+    assert {"ok"} == {row["rowmill_status"] for row in found.values()}
+    assert {200} == {row["rowmill_output_tokens"] for row in found.values()}
+
+
+@pytest.mark.parametrize("who", ["engine", "child"])
+def test_frozen_engine_is_ended_and_the_job_ends_whole(
+    tmp_path: Path, model: Path, who: str
+) -> None:
+    run = Run(tmp_path, model, long_rows(300), "[run]\nstall_s = 5\n")
+    run.start()
+    run.until(lambda: run.answered() > 10)
+    first = run.engine_pid()
+    os.kill(titles(first)[CORE] if who == "engine" else first, signal.SIGSTOP)
+
+    assert 0 == run.finish(), run.words()[-2000:]
+    check_whole(run, 300)
+    assert "stood still" in run.words()
+    assert [] == list(members(first))
+
+
+def test_engine_without_memory_comes_down_and_the_job_ends_whole(
+    tmp_path: Path, model: Path
+) -> None:
+    """No page more than it has now: whatever it asks for next fails, as on a machine that is full.
+
+    vLLM takes the most it needs at its start, but for what rows ask beyond: penalties and log-probabilities.
+    """
+    hungry = {"logprobs": True, "top_logprobs": 5, "frequency_penalty": 0.5}
+    rows = [row if i < 100 else {**row, **hungry} for i, row in enumerate(long_rows(300))]
+    run = Run(tmp_path, model, rows, '[plan]\norder = "file"\n')
+    run.start()
+    run.until(lambda: run.answered() > 10)
+    first = run.engine_pid()
+    core = titles(first)[CORE]
+    resource.prlimit(core, resource.RLIMIT_DATA, (2**20, 2**20))
+
+    assert 0 == run.finish(), run.words()[-2000:]
+    check_whole(run, 300)
+    assert "`engine.seats` = 16" in run.words()
+    kept = json.loads((run.out / "plan/engine-steps.json").read_bytes())
+    assert ["seats"] == [step["setting"] for step in kept]
+    assert [] == list(members(first))
+
+
+def test_sigterm_ends_within_its_grace_and_only_rows_in_seats_repeat(
+    tmp_path: Path, model: Path
+) -> None:
+    run = Run(tmp_path, model, long_rows(600), "[run]\ndrain_s = 20\n")
+    process = run.start()
+    run.until(lambda: run.answered() > SEATS)
+    pgid = run.engine_pid()
+    process.send_signal(signal.SIGTERM)
+    asked_at = time.monotonic()
+
+    assert 143 == process.wait(GRACE_S)
+    assert time.monotonic() - asked_at < GRACE_S
+    assert [] == list(members(pgid))
+    before = run.answered()
+    run.process = None
+    run.start()
+
+    assert 0 == run.finish(), run.words()[-2000:]
+    check_whole(run, 600)
+    asked = json.loads((run.out / "done.json").read_bytes())
+    assert 600 == asked["counts"]["ok"]
+    assert before >= SEATS
+
+
+def test_start_that_fails_is_told_in_vllm_s_words_with_what_helps(
+    tmp_path: Path, model: Path
+) -> None:
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    for file in model.iterdir():
+        (strange / file.name).write_bytes(file.read_bytes())
+    config = json.loads((strange / "config.json").read_bytes())
+    config["architectures"] = ["Foo9ForCausalLM"]
+    (strange / "config.json").write_text(json.dumps(config))
+    run = Run(tmp_path, strange, long_rows(3), "")
+    run.start()
+
+    assert run.finish() in (2, 3)
+    words = run.words()
+    assert "Foo9ForCausalLM" in words
+    assert "install a newer one" in words
+    assert "Traceback" not in words
