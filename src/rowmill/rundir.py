@@ -133,6 +133,12 @@ def task_of_commit(name: str) -> int | None:
     return _number(_COMMIT, name)
 
 
+def retry_of_commit(name: str) -> int:
+    """Number of the retry that a commit belongs to; 0: the first asking."""
+    match = _COMMIT.fullmatch(name)
+    return int(match[2] or 0) if match else 0
+
+
 def task_of_lease(name: str) -> int | None:
     """Task of a lease's name; None where the name is none."""
     return _number(_LEASE, name)

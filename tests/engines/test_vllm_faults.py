@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rowmill.engines.orphans import members, strays
-from tests.engines.test_vllm_run import RUNS, Run, long_rows, titles
+from tests.engines.test_vllm_run import RUNS, Run, chat, long_rows, schema, titles
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
 pytest.importorskip("torch")
@@ -72,10 +72,12 @@ def test_engine_without_memory_comes_down_and_the_job_ends_whole(
 ) -> None:
     """No page more than it has now: whatever it asks for next fails, as on a machine that is full.
 
-    vLLM takes the most it needs at its start, but for what rows ask beyond: penalties and log-probabilities.
+    vLLM takes at its start what its steps need; a grammar is compiled when a row with it comes.
     """
-    hungry = {"logprobs": True, "top_logprobs": 5, "frequency_penalty": 0.5}
-    rows = [row if i < 100 else {**row, **hungry} for i, row in enumerate(long_rows(300))]
+    words = [f"{i} " + "x" * 60 for i in range(20_000)]
+    large = schema(json.dumps({"enum": words}))
+    rows = long_rows(300)
+    rows[150] = chat("r150", "Row 150.", response_format=large, max_tokens=200)
     run = Run(tmp_path, model, rows, '[plan]\norder = "file"\n')
     run.start()
     run.until(lambda: run.answered() > 10)

@@ -115,7 +115,8 @@ def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None
     token = new_token()
     with Stop() as stop, claim_output(storage, token=token, lease_s=job.run.lease_s):
         _tidy(storage)
-        again = plan_retry(storage, tuple(kinds))
+        tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        again = plan_retry(storage, tuple(kinds), tree)
         return _run_owned(job, storage, token, stop, listen, again)
 
 
@@ -240,6 +241,7 @@ def _summary(
         violations=counts.violations,
         seconds=worker.seconds,
         engine_start_s=worker.engine_start_s,
+        cost=worker.cost,
         output=opened.words.job.output.path,
         results=[part.name for part in done.parts] if done else [],
         errors=counts.top_errors(MAX_SHOWN_ERRORS),
