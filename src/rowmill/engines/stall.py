@@ -55,15 +55,16 @@ class Watch:
     def stepped(self, steps: int) -> None:
         """The engine says how many steps it has made so far."""
         if steps > self._steps:
-            self._has_steps = True
-            self._steps = steps
-            self._longest_quiet_s = max(self._longest_quiet_s, self.quiet_s)
+            if self._steps:  # the first ones compile what later ones use
+                self._longest_quiet_s = max(self._longest_quiet_s, self.quiet_s)
+            self._has_steps, self._steps = True, steps
             self.begin()
 
     def answered(self, longest_tokens: int) -> None:
         """Answers came, of rows with at most so many tokens to generate."""
         self._has_answered = True
-        self._longest_quiet_s = max(self._longest_quiet_s, self.quiet_s)
+        if not self._has_steps:
+            self._longest_quiet_s = max(self._longest_quiet_s, self.quiet_s)
         self._pace_s = max(self._pace_s, self.quiet_s / max(longest_tokens, 1))
         self.begin()
 

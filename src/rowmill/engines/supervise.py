@@ -277,23 +277,23 @@ class Supervisor:
         ending = self._bury(fatal)
         if self._closing.is_set():
             return pack([])
+        self._tell_death(ending)
         remedy = self._starter.remedy(ending)
         is_memory = remedy is not None and remedy.sign == "memory"
         is_blamed = not (remedy is not None and is_memory and self._starter.step_down(remedy))
         with self._sending:
-            in_flight = self._ledger.drain()
-            rest, killer = self._triage.blame(in_flight, is_blamed=is_blamed)
+            rest, killer = self._triage.blame(self._ledger.drain(), is_blamed=is_blamed)
             self._held[:0] = rest
-        self._tell_death(ending, sum(map(len, in_flight)))
         killed = [] if killer is None else [self._killed(killer, ending)]
         if not (self._is_draining or self._is_all_answered()) and self._restart():
             self._feed_on()
         return pack(killed)
 
-    def _tell_death(self, ending: str, rows: int) -> None:
-        if not self._triage.is_on:
+    def _tell_death(self, ending: str) -> None:
+        if not (self._triage.is_on or self._is_draining):
+            rows = len(self._ledger)
             self._care.tell(
-                f"engine `{self._engine.name}` died ({ending}); started again, {rows:,} rows are asked again"
+                f"engine `{self._engine.name}` died ({ending}); it is started again for {rows:,} rows"
             )
 
     def _restart(self) -> bool:
