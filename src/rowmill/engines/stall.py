@@ -21,6 +21,8 @@ FIRST_S = 600.0
 FIRST_TOKEN_S = 1.0
 """A token of an answer may take so long where nothing is known yet: a large model on a small processor."""
 FIRST_PROMPT_TOKEN_S = 0.05
+ABSENT_S = 10.0
+"""A look that comes so late says that this process was stopped itself, and saw nothing of what the engine did."""
 SLACK = 10.0
 """So many times the longest quiet there was."""
 
@@ -32,7 +34,7 @@ class Watch:
         self, given_s: float | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._given_s, self._clock = given_s, clock
-        self._since = clock()
+        self._since = self._looked_at = clock()
         self._steps = 0
         self._doubt = 1.0
         self._longest_quiet_s = self._pace_s = 0.0
@@ -44,8 +46,8 @@ class Watch:
         return self._clock() - self._since
 
     def begin(self) -> None:
-        """The engine is open, or gets rows after it had none."""
-        self._since = self._clock()
+        """The engine is open, gets rows after it had none, or shows a sign."""
+        self._since = self._looked_at = self._clock()
 
     def restart(self) -> None:
         """Another process begins: its count of steps does, too."""
@@ -90,6 +92,10 @@ class Watch:
         return self._doubt * max(allowed, first)
 
     def stands_still(self, *, longest_tokens: int, prompt_tokens: int) -> bool:
-        """Whether it had no sign for longer than is allowed; asked only while rows are in flight."""
+        """Whether it had no sign for longer than is allowed; asked each second or so, while rows are in flight."""
+        now = self._clock()
+        if now - self._looked_at > ABSENT_S:
+            self.begin()
+        self._looked_at = now
         allowed = self.allowed_s(longest_tokens=longest_tokens, prompt_tokens=prompt_tokens)
         return self.quiet_s > allowed

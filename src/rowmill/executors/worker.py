@@ -292,7 +292,7 @@ class Worker:
                 self._tell_stop()
                 self._asking.drain()
             if self._stop and self._asking.is_over:
-                return
+                break
             if give_up_at is not None and time.monotonic() > give_up_at:
                 return
             if not self._stop:
