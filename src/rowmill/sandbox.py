@@ -20,7 +20,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-MAX_TURNS = 1_000_000
+MAX_TURNS = 250_000
 MAX_TEXT_BYTES = 64 * 2**20
 """As long as the longest line of an input may be."""
 MAX_WIDTH = 1_000_000
