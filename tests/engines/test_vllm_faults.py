@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def check_whole(run: Run, rows: int, *, other: str = "") -> None:
 def test_frozen_engine_is_ended_and_the_job_ends_whole(
     tmp_path: Path, model: Path, who: str
 ) -> None:
-    run = Run(tmp_path, model, long_rows(300), "[run]\nstall_s = 5\n")
+    run = Run(tmp_path, model, long_rows(300), "[run]\nstall_s = 15\n")
     run.start()
     run.until(lambda: run.answered() > 10)
     first = run.engine_pid()
@@ -119,21 +120,61 @@ def test_sigterm_ends_within_its_grace_and_only_rows_in_seats_repeat(
     assert before >= SEATS
 
 
-def test_start_that_fails_is_told_in_vllm_s_words_with_what_helps(
-    tmp_path: Path, model: Path
-) -> None:
-    strange = tmp_path / "strange"
-    strange.mkdir()
+STRANGE = "Foo9ForCausalLM"
+OWN_CODE = """
+from pathlib import Path
+Path(r"{mark}").write_text("run")
+class Foo: pass
+"""
+
+
+def changed(model: Path, folder: Path, **fields: Any) -> Path:
+    """A copy of the model with other fields in its config.json."""
+    folder.mkdir()
     for file in model.iterdir():
-        (strange / file.name).write_bytes(file.read_bytes())
-    config = json.loads((strange / "config.json").read_bytes())
-    config["architectures"] = ["Foo9ForCausalLM"]
-    (strange / "config.json").write_text(json.dumps(config))
-    run = Run(tmp_path, strange, long_rows(3), "")
+        (folder / file.name).write_bytes(file.read_bytes())
+    config = json.loads((folder / "config.json").read_bytes())
+    (folder / "config.json").write_text(json.dumps({**config, **fields}))
+    return folder
+
+
+def words_of_failed_start(tmp_path: Path, model: Path) -> str:
+    run = Run(tmp_path, model, long_rows(3), "")
     run.start()
 
     assert run.finish() in (2, 3)
-    words = run.words()
-    assert "Foo9ForCausalLM" in words
+    assert "Traceback" not in run.words()
+    assert [] == list(run.out.glob("results/*"))
+    return run.words()
+
+
+def test_start_that_fails_is_told_in_vllm_s_words_with_what_helps(
+    tmp_path: Path, model: Path
+) -> None:
+    strange = changed(model, tmp_path / "strange", architectures=[STRANGE])
+    words = words_of_failed_start(tmp_path, strange)
+
+    assert STRANGE in words
     assert "install a newer one" in words
-    assert "Traceback" not in words
+
+
+def test_code_that_comes_with_a_model_is_not_run_unasked(tmp_path: Path, model: Path) -> None:
+    auto = {"AutoConfig": "configuration_foo.Foo", "AutoModelForCausalLM": "modeling_foo.Foo"}
+    strange = changed(
+        model, tmp_path / "own", model_type="foo9", architectures=[STRANGE], auto_map=auto
+    )
+    mark = tmp_path / "mark"
+    for name in ("configuration_foo.py", "modeling_foo.py"):
+        (strange / name).write_text(OWN_CODE.format(mark=mark))
+    words = words_of_failed_start(tmp_path, strange)
+
+    assert "`engine.trust_remote_code = true`" in words
+    assert not mark.exists()
+
+
+def test_model_without_weights_is_told(tmp_path: Path, model: Path) -> None:
+    empty = changed(model, tmp_path / "empty")
+    for file in empty.glob("*.safetensors*"):
+        file.unlink()
+
+    assert "no weights as safetensors" in words_of_failed_start(tmp_path, empty)
