@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rowmill.engines.ledger import Ledger
 from rowmill.engines.stall import FIRST_S, LEAST_S, SLACK, Watch
+from tests.engines.rows_of import byte_prompts
 
 
 class Clock:
@@ -120,3 +122,17 @@ def test_who_was_stopped_himself_blames_nobody(clock: Clock) -> None:
 
     assert not still(watch)
     assert pass_time(clock, watch, 6)
+
+
+def test_rows_without_a_limit_count_as_long_as_the_context() -> None:
+    ledger = Ledger()
+
+    assert (0, 0) == ledger.longest(4096)
+
+    ledger.add(byte_prompts(["abc", "de"], max_tokens=16))
+
+    assert (16, 5) == ledger.longest(4096)
+
+    ledger.add(byte_prompts(["f"], first_key=7, max_tokens=0))
+
+    assert (4096, 6) == ledger.longest(4096)

@@ -45,6 +45,8 @@ _KILLERS_IN_A_ROW = 5
 """So many rows that each kill the engine alone, with no answer between: the engine is broken, not the rows."""
 _LOOK_S = 0.5
 """So often an engine that says nothing is looked at."""
+_LONG_CONTEXT = 32_768
+"""Where an engine does not say how long its context is."""
 _GRACE_S = 5.0
 _BYE_S = 5.0
 
@@ -212,7 +214,7 @@ class Supervisor:
                 self._channel.send(End())
 
     def _settle(self, outcomes: Outcomes) -> Outcomes:
-        self._watch.answered(self._longest if self._watch.quiet_s > _LOOK_S else 1)
+        self._watch.answered(self._in_flight_tokens[0] if self._watch.quiet_s > _LOOK_S else 1)
         fresh = self._ledger.settle(outcomes)
         self._recycling.answered(len(fresh))
         if len(fresh):
@@ -244,14 +246,16 @@ class Supervisor:
     # -- standing still -----------------------------------------------------------------
 
     @property
-    def _longest(self) -> int:
-        return self._ledger.longest()[0]
+    def _in_flight_tokens(self) -> tuple[int, int]:
+        """Most tokens that a row in flight may generate, and prompt tokens of all."""
+        context = self.limits.max_model_tokens if self.limits else 0
+        return self._ledger.longest(context or _LONG_CONTEXT)
 
     def _stands_still(self) -> bool:
         """Whether the child is to be ended for it; says so, and ends it."""
         if not len(self._ledger):
             return False
-        longest, prompt_tokens = self._ledger.longest()
+        longest, prompt_tokens = self._in_flight_tokens
         if not self._watch.stands_still(longest_tokens=longest, prompt_tokens=prompt_tokens):
             return False
         self._standing = f"it stood still for {self._watch.quiet_s:.0f} s"
