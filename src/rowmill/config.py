@@ -187,14 +187,37 @@ class RunConfig(Part):
     """Rows that must be done before `max_failed_share` is looked at."""
     max_hours: float | None = Field(default=None, gt=0)
     """Drain and stop after so many hours; the same command resumes."""
+    max_cost: float | None = Field(default=None, gt=0)
+    """Drain and stop once this start and all before it have cost so much, at `gpu_hour_price`."""
+    gpu_hour_price: float | None = Field(default=None, ge=0)
+    """Price of one GPU for an hour, in your currency; without a GPU, of the machine."""
+    min_free_gib: float | None = Field(default=None, ge=0)
+    """Drain and stop where less is free at a local output. None: 1 GiB, on disks of 20 GiB and more."""
     drain_s: float = Field(default=8.0, ge=0)
-    """Seconds that rows in flight are given after Ctrl-C, SIGTERM or a cap."""
+    """Seconds that rows in flight are given after Ctrl-C, SIGTERM or a cap; a second signal ends at once.
+    A pod has 30 s from SIGTERM to SIGKILL: up to 20 s leave enough to write down what is answered."""
+    start_s: float = Field(default=3600.0, gt=0)
+    """Seconds in which an engine must be ready. Loading a model off a slow disk takes long; an hour is a fault."""
+    stall_s: float | None = Field(default=None, gt=0)
+    """An engine that has rows and makes no progress for so many seconds is ended and started again. None: derived
+    from what is in flight and from how the engine was so far, 2 minutes at least."""
+    recycle_rows: int | None = Field(default=None, gt=0)
+    """Start an engine anew after so many rows. None: never; paged KV caches do not fragment."""
+    recycle_gib: float | None = Field(default=None, gt=0)
+    """Start an engine anew once its processes hold so many GiB of memory more than after its first rows. None: never."""
     task_rows: int | None = Field(default=None, gt=0)
     """Rows of a task, the unit of claim and commit. None: a hundredth of the input, 1,000 to 50,000."""
     lease_s: float = Field(default=30.0, gt=0)
     """A task whose heartbeat stood still so long is taken over by another worker."""
     limit: int | None = Field(default=None, gt=0)
     """Only the first so many rows of the input."""
+
+    @model_validator(mode="after")
+    def _cost_needs_a_price(self) -> RunConfig:
+        if self.max_cost is not None and not self.gpu_hour_price:
+            msg = "`max_cost` needs `gpu_hour_price`, the price of a GPU for an hour"
+            raise ValueError(msg)
+        return self
 
 
 class OutputConfig(Part):

@@ -23,6 +23,7 @@
     |   +-- TimedOut
     |   +-- Disconnected
     +-- EngineDied         this worker is finished                  exit 3
+    |   +-- NeverReady     an engine took too long to start         exit 5
     +-- StorageError       disk or bucket failed                    exit 3
     |   +-- InputChanged   a file of the input is no longer what it was
 
@@ -220,6 +221,12 @@ class EngineDied(RowmillError):
     """The engine cannot be started, or dies whatever it is given."""
 
     exit_code = 3
+
+
+class NeverReady(EngineDied):
+    """The engine was alive but not ready in the time it was given."""
+
+    exit_code = 5
 
 
 class StorageError(RowmillError):

@@ -119,6 +119,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     """From the first row's entry to the last outcome, without the engine's start."""
     engine_start_s: float = 0.0
+    cost: float = 0.0
+    """What this start and those before it cost, at `run.gpu_hour_price`."""
     output: str = ""
     """Where the run lies, as the user gave it."""
     results: list[str] = []

@@ -210,7 +210,8 @@ class TaskLog:
             content = self._commit(worker, refs, arrival)
             is_ours = self._storage.create(self._commit_name(), content)
             if is_ours:
-                history = self._again.before.segments if self._again else []
+                earlier = generations(self._storage, self.task) if self._again else []
+                history = [ref for _, commit in earlier for ref in commit.segments]
                 self._drop_all_but({ref.name for ref in (*refs, *history)})
             return is_ours
 
@@ -276,13 +277,23 @@ def read_commits(storage: Storage) -> dict[int, Commit]:
 
     Raises: StorageError where one is damaged.
     """
-    decoder = msgspec.json.Decoder(Commit)
-    commits: dict[int, Commit] = {}
-    for name in storage.list(rundir.COMMITS):
-        try:
-            commit = decoder.decode(storage.read(name))
-        except msgspec.DecodeError as error:
-            reason = "is damaged; put back a copy, or start anew elsewhere"
-            raise StorageError(path=name, reason=reason) from error
-        commits[commit.task] = commit
-    return commits
+    commits = (_read_commit(storage, name) for name in storage.list(rundir.COMMITS))
+    return {commit.task: commit for commit in commits}
+
+
+def generations(storage: Storage, task: int) -> list[tuple[int, Commit]]:
+    """(number of the retry, 0 for the first asking; commit) of one task, oldest first.
+
+    Raises: StorageError where one is damaged.
+    """
+    names = storage.list(rundir.commit(task).removesuffix(".json"))
+    found = [(rundir.retry_of_commit(name), _read_commit(storage, name)) for name in names]
+    return sorted(found, key=lambda generation: generation[0])
+
+
+def _read_commit(storage: Storage, name: str) -> Commit:
+    try:
+        return msgspec.json.decode(storage.read(name), type=Commit)
+    except msgspec.DecodeError as error:
+        reason = "is damaged; put back a copy, or start anew elsewhere"
+        raise StorageError(path=name, reason=reason) from error

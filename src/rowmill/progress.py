@@ -82,6 +82,8 @@ def summary_lines(summary: Summary) -> list[str]:
     lines = [f"{head}: {s.total:,} rows{took}{start}: {_counts(s)}"]
     if s.stopped:
         lines.append(f"  why: {_one_line(s.stopped)}")
+    if s.cost:
+        lines.append(f"  cost: {s.cost:,.2f} so far, at `run.gpu_hour_price`")
     lines += [f"  {line}" for line in (*_work(s), *_failures(s))]
     if s.results:
         more = f" and {len(s.results) - 1:,} more" if len(s.results) > 1 else ""

@@ -284,6 +284,8 @@ class Limits(msgspec.Struct, frozen=True):
     """Rows worked on at once."""
     replicas: int = 1
     """Engines side by side that share them."""
+    step_tokens: int = 0
+    """Most tokens of one step; 0: not known, or it makes no steps."""
     kv_tokens: int = 0
     """Tokens the KV cache holds; 0: not known, no governing by tokens."""
     starts_slowly: bool = False

@@ -8,6 +8,7 @@ Memory: none.
     plan/shards.jsonl               the input's slices, end to end
     plan/tasks.json                 cut once
     plan/append-N.json              files that joined a finished run, and their slices
+    plan/engine-steps.json          settings that engines came down to for want of memory
     plan/retry-N.json               which failed rows the N-th retry asks again
     spool/N.zst                     text of an input file that cannot be read in place
     segments/TASK/EPOCH-N.jsonl     outcomes
@@ -32,6 +33,7 @@ from urllib.parse import quote, unquote
 RUN = "run.json"
 SHARDS = "plan/shards.jsonl"
 TASKS = "plan/tasks.json"
+STEPS = "plan/engine-steps.json"
 RETRIES = "plan/retry-"
 APPENDS = "plan/append-"
 SPOOL = "spool/"
@@ -129,6 +131,12 @@ def parse_segment(name: str) -> SegmentName | None:
 def task_of_commit(name: str) -> int | None:
     """Task of a commit's name; None where the name is none."""
     return _number(_COMMIT, name)
+
+
+def retry_of_commit(name: str) -> int:
+    """Number of the retry that a commit belongs to; 0: the first asking."""
+    match = _COMMIT.fullmatch(name)
+    return int(match[2] or 0) if match else 0
 
 
 def task_of_lease(name: str) -> int | None:

@@ -18,6 +18,7 @@ import msgspec
 
 from rowmill.config import Job
 from rowmill.engines import place
+from rowmill.engines.care import care_of
 from rowmill.engines.fleet import Fleet
 from rowmill.executors.opening import Words, understand
 from rowmill.feed import Feed
@@ -46,7 +47,11 @@ def infer(rows: Iterable[Mapping[str, Any]], job: Job) -> Iterator[dict[str, Any
     """
     words = understand(job)
     with tempfile.TemporaryDirectory(prefix="rowmill-") as folder:
-        fleet = Fleet(place(words.job.engine).replicas, log=Path(folder) / "engine.log")
+        fleet = Fleet(
+            place(words.job.engine).replicas,
+            log=Path(folder) / "engine.log",
+            care=care_of(words.job.run),
+        )
         try:
             feed = Feed(fleet.start(), prove_rows=0)
             yield from _Conversation(words, fleet, feed).answers(rows)

@@ -113,7 +113,7 @@ def test_a_killed_replica_starts_again_and_no_row_is_lost(tmp_path: Path) -> Non
 def test_rows_of_a_replica_that_cannot_start_again_go_to_the_others(tmp_path: Path) -> None:
     good = {"delay_s": 0.2, "seats": 50}
     with running(tmp_path, good, good) as fleet:
-        fleet._supervisors[1]._start = _refuse_to_start  # type: ignore[method-assign]
+        fleet._supervisors[1]._starter.start = _refuse_to_start  # type: ignore[method-assign]
         ask(fleet)
         threading.Timer(0.3, kill, (fleet, 1)).start()
         outcomes = collect(fleet)
@@ -128,7 +128,7 @@ def _refuse_to_start(**_: object) -> Limits:
 def test_a_run_ends_when_no_replica_is_left(tmp_path: Path) -> None:
     with running(tmp_path, *[{"delay_s": 0.2, "seats": 50}] * 2) as fleet:
         for one in fleet._supervisors:
-            one._start = _refuse_to_start  # type: ignore[method-assign]
+            one._starter.start = _refuse_to_start  # type: ignore[method-assign]
         ask(fleet)
         threading.Timer(0.1, kill, (fleet, 0)).start()
         threading.Timer(0.2, kill, (fleet, 1)).start()

@@ -18,15 +18,19 @@ import pytest
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines import orphans
+from rowmill.engines.care import Care
+from rowmill.engines.ladder import Step
 from rowmill.engines.supervise import Supervisor
 from rowmill.rows import Outcome
 from tests.engines.rows_of import byte_prompts
 
 
 @contextmanager
-def running(tmp_path: Path, **options: Any) -> Iterator[Supervisor]:
+def running(tmp_path: Path, care: Care | None = None, **options: Any) -> Iterator[Supervisor]:
     engine = EngineConfig(name="echo", tokenizer="bytes", **options)
-    supervisor = Supervisor(engine, log=tmp_path / "engine.log", record=tmp_path / "engine.pid")
+    supervisor = Supervisor(
+        engine, log=tmp_path / "engine.log", record=tmp_path / "engine.pid", care=care
+    )
     supervisor.start()
     try:
         yield supervisor
@@ -189,3 +193,164 @@ def test_child_goes_when_its_parent_is_killed(tmp_path: Path) -> None:
     parent.stdout.close()
 
     wait_until(lambda: not list(orphans.members(pid)))
+
+
+def test_engine_that_stands_still_is_ended_and_its_rows_are_answered(tmp_path: Path) -> None:
+    faults = [{"contains": "13", "action": "freeze", "times": 1}]
+    told: list[str] = []
+    care = Care(stall_s=0.6, tell=told.append)
+    with running(tmp_path, care, faults=faults, log=str(tmp_path / "starts")) as supervisor:
+        supervisor.submit(byte_prompts([f"row {i}" for i in range(20)]))
+        supervisor.finish()
+        outcomes = collect(supervisor)
+
+        assert supervisor.deaths == 1
+    assert {"ok"} == {outcome.status for outcome in outcomes}
+    assert "stood still" in told[0]
+
+
+@pytest.mark.slow
+def test_engine_that_is_stopped_from_outside_is_ended_also_while_rows_are_sent(
+    tmp_path: Path,
+) -> None:
+    """A sender that waits for a full socket holds the lock that the supervisor needs after a death."""
+    rows, size = 40, 300_000
+    with running(tmp_path, Care(stall_s=1.0), context=10**6) as supervisor:
+        os.killpg(child_pid(supervisor), signal.SIGSTOP)
+        sender = threading.Thread(target=_send_large, args=(supervisor, rows, size))
+        sender.start()
+        outcomes = collect(supervisor)
+        sender.join()
+
+    assert list(range(rows)) == sorted(outcome.key for outcome in outcomes)
+
+
+def _send_large(supervisor: Supervisor, rows: int, size: int) -> None:
+    for key in range(rows):
+        supervisor.submit(byte_prompts(["x" * size], first_key=key))
+    supervisor.finish()
+
+
+@pytest.mark.slow
+def test_row_that_freezes_the_engine_is_found(tmp_path: Path) -> None:
+    faults = [{"contains": "poison", "action": "freeze"}]
+    with running(tmp_path, Care(stall_s=0.6), faults=faults) as supervisor:
+        supervisor.submit(byte_prompts(["a", "poison", "b"]))
+        supervisor.finish()
+        outcomes = collect(supervisor)
+
+    failed = [outcome for outcome in outcomes if outcome.status == "error"]
+    assert [(1, "killed_engine")] == [(o.key, o.error_kind) for o in failed]
+    assert "stood still" in str(failed[0].error)
+    assert 3 == len(outcomes)
+
+
+def test_engine_without_memory_comes_down_and_blames_no_row(tmp_path: Path) -> None:
+    faults = [{"contains": "", "action": "oom", "above_seats": 8}]
+    kept: list[Step] = []
+    care = Care(keep=kept.append)
+    with running(tmp_path, care, faults=faults, seats=16) as supervisor:
+        supervisor.submit(byte_prompts([f"row {i}" for i in range(40)]))
+        supervisor.finish()
+        outcomes = collect(supervisor)
+
+        assert supervisor.limits is not None
+        assert 8 == supervisor.limits.seats
+    assert [Step("seats", 16, 16, 8)] == kept
+    assert {"ok"} == {outcome.status for outcome in outcomes}
+    assert 2 == max(outcome.attempts for outcome in outcomes)
+
+
+@pytest.mark.slow
+def test_steps_of_an_earlier_start_are_taken_at_once_unless_the_job_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    taken = [Step("seats", 16, 16, 8)]
+    for given, seats in ((16, 8), (12, 12)):
+        with running(tmp_path, Care(taken=taken), seats=given) as supervisor:
+            assert supervisor.limits is not None
+            assert seats == supervisor.limits.seats
+
+
+@pytest.mark.slow
+def test_memory_that_no_step_helps_against_ends_the_run_with_what_helps(tmp_path: Path) -> None:
+    faults = [{"contains": "", "action": "oom"}]
+    with running(tmp_path, faults=faults, seats=4) as supervisor:
+        supervisor.submit(byte_prompts([f"row {i}" for i in range(12)]))
+        supervisor.finish()
+
+        with pytest.raises(errors.EngineDied, match="out of memory: lower"):
+            collect(supervisor)
+
+
+@pytest.mark.slow
+def test_engine_that_is_never_ready_is_ended_in_time(tmp_path: Path) -> None:
+    engine = EngineConfig.model_validate({"name": "echo", "start_s": 600})
+    supervisor = Supervisor(engine, log=tmp_path / "engine.log", care=Care(start_s=0.5))
+
+    with pytest.raises(errors.NeverReady, match=r"run\.start_s"):
+        supervisor.start()
+
+    assert supervisor._process is None
+    supervisor.close()
+
+
+@pytest.mark.slow
+def test_start_is_given_up_when_the_run_is_stopped(tmp_path: Path) -> None:
+    engine = EngineConfig.model_validate({"name": "echo", "start_s": 600})
+    stop = threading.Event()
+    supervisor = Supervisor(
+        engine, log=tmp_path / "engine.log", care=Care(is_stopping=stop.is_set)
+    )
+    threading.Timer(0.3, stop.set).start()
+
+    with pytest.raises(errors.EngineDied, match="stopped"):
+        supervisor.start()
+    supervisor.close()
+
+
+def test_engine_is_started_anew_after_so_many_rows(tmp_path: Path) -> None:
+    log, told = tmp_path / "starts", list[str]()
+    care = Care(recycle_rows=100, tell=told.append)
+    with running(tmp_path, care, log=str(log)) as supervisor:
+        first = child_pid(supervisor)
+        for start in range(0, 300, 50):
+            texts = [f"row {i}" for i in range(start, start + 50)]
+            supervisor.submit(byte_prompts(texts, first_key=start))
+        supervisor.finish()
+        outcomes = collect(supervisor)
+
+        assert 0 == supervisor.deaths
+    assert list(range(300)) == sorted(outcome.key for outcome in outcomes)
+    assert 300 == log.read_bytes().count(b"\n")
+    assert 1 <= len(told) <= 3
+    assert "run.recycle_rows" in told[0]
+    assert [] == list(orphans.members(first))
+
+
+@pytest.mark.slow
+def test_engine_that_grows_is_started_anew(tmp_path: Path) -> None:
+    told: list[str] = []
+    with running(tmp_path, Care(recycle_gib=1e-9, tell=told.append)) as supervisor:
+        recycling = supervisor._recycling
+        recycling._first_bytes = 1
+        supervisor.submit(byte_prompts(["a", "b"]))
+        supervisor.finish()
+        outcomes = collect(supervisor)
+
+    assert 2 == len(outcomes)
+    assert "it grew by" in told[0]
+
+
+def test_drain_drops_what_was_not_begun_and_ends(tmp_path: Path) -> None:
+    log = tmp_path / "starts"
+    with running(tmp_path, log=str(log), seats=4, delay_s=0.3) as supervisor:
+        for key in range(40):
+            supervisor.submit(byte_prompts(["row"], first_key=key))
+        wait_until(lambda: log.exists() and log.read_bytes().count(b"\n") >= 4)
+        supervisor.drain()
+        outcomes = collect(supervisor)
+
+    begun = set(map(int, log.read_bytes().split()))
+    assert begun == {outcome.key for outcome in outcomes}
+    assert len(begun) < 40

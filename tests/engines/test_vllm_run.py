@@ -279,6 +279,8 @@ def test_orphan_is_ended_by_the_next_start(tmp_path: Path, model: Path) -> None:
     os.kill(core, signal.SIGSTOP)  # as one that hangs in a driver: it does not end by itself
     process.send_signal(signal.SIGSTOP)
     os.kill(pgid, signal.SIGKILL)
+    # A child that is still going would pass the end of its parent on to its group.
+    run.until(lambda: pgid not in list(members(pgid)))
     process.kill()
     process.wait()
     assert core in list(members(pgid))

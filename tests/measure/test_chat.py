@@ -88,7 +88,11 @@ def test_templates_are_rendered_as_they_were_written_to_be(source: str, text: st
         ("{{ raise_exception('no such turn') }}", "refuses the conversation: no such turn"),
         ("{{ messages[0].content / 2 }}", "fails on the conversation: TypeError"),
         ("{{ messages.append(1) }}", "refuses the conversation"),
-        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ ''['__cla' ~ 'ss__'].x }}", "unsafe"),
+        (
+            "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+            "turns",
+        ),
     ],
 )
 def test_a_template_that_fails_is_a_row_error(source: str, said: str) -> None:
@@ -99,6 +103,8 @@ def test_a_template_that_fails_is_a_row_error(source: str, said: str) -> None:
 def test_a_template_with_a_wrong_syntax_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="chat template, line 1"):
         render("{% if %}")
+    with pytest.raises(ConfigError, match="no template may reach"):
+        render("{{ ''.__class__.__mro__ }}")
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,8 @@ def test_jinja_data_is_told_from_the_templates_own_words() -> None:
         ("{{ none }}", "prints a null"),
         ("{{ null }}", "prints a null"),
         ("{{ text / 2 }}", "TypeError"),
-        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ text['__cla' ~ 'ss__'].x }}", "unsafe"),
+        ("{{ 'a' * 10**10 }}", "does more than it may for one row"),
         ("{% if not text %}x{% endif %}", "empty prompt"),
     ],
 )
@@ -221,3 +222,7 @@ def test_data_cannot_pass_itself_off_as_the_templates_words(spelled: str) -> Non
 def test_jinja_with_a_wrong_syntax_names_the_line() -> None:
     with pytest.raises(ConfigError, match="`prompt_jinja`, line 2"):
         recipe(prompt_jinja="a\n{% if %}")
+    with pytest.raises(
+        ConfigError, match="line 2: `__class__` is an attribute that no template"
+    ):
+        recipe(prompt_jinja="a\n{{ text.__class__ }}")

@@ -81,9 +81,9 @@ class Front(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             say("rowmill: interrupted; run the same command again to resume")
-            return INTERRUPTED
+            return int(getattr(error, "exit_code", INTERRUPTED))
         except Exception as error:
             return _told(error, ctx)  # the last place where a user is spared a traceback
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -71,6 +72,8 @@ class Gauge(msgspec.Struct, tag="gauge"):
     """Processor time of the child so far, its threads included."""
     running: int = 0
     """Rows that the engine's scheduler works on; this and what follows stay 0 where an engine has no such count."""
+    steps: int = 0
+    """Steps that the engine made so far: progress within rows."""
     waiting_rows: int = 0
     """Rows that the engine took and its scheduler has no seat for yet."""
     kv_use: float = 0.0
@@ -92,11 +95,15 @@ class End(msgspec.Struct, tag="end"):
     """Parent: no more rows will come."""
 
 
+class Drain(msgspec.Struct, tag="drain"):
+    """Parent: drop rows that the engine did not take yet, and end once the others are answered."""
+
+
 class Bye(msgspec.Struct, tag="bye"):
     """Child: all is answered."""
 
 
-Message = Open | Ready | Ask | Answers | Gauge | Fatal | End | Bye
+Message = Open | Ready | Ask | Answers | Gauge | Fatal | End | Drain | Bye
 
 
 class ChannelClosed(Exception):
@@ -114,6 +121,7 @@ class Channel:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(Message)
         self._prefix = bytearray(_FRAME.size)
+        self._on_quiet: Callable[[], None] | None = None
 
     def send(self, message: Message) -> None:
         """Send a message; blocks while the socket is full.
@@ -176,6 +184,14 @@ class Channel:
             return message, _outcomes(message, bytes(lines))
         return message, None
 
+    def on_quiet(self, each_s: float, call: Callable[[], None] | None) -> None:
+        """Have `call` called by whoever waits in `receive`, each time nothing came for `each_s`; it may raise."""
+        self._on_quiet = call
+        seconds, rest = divmod(each_s, 1.0)
+        timeout = struct.pack("@ll", int(seconds), int(rest * 1e6)) if call else bytes(16)
+        # The kernel's own timeout: the socket stays a blocking one, which is one system call a message.
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+
     def close(self) -> None:
         """Close this end; a thread that waits in `receive` of this end is woken."""
         with contextlib.suppress(OSError):
@@ -202,6 +218,10 @@ class Channel:
         while room:
             try:
                 count = self._sock.recv_into(room, 0, socket.MSG_WAITALL)
+            except BlockingIOError:
+                if self._on_quiet is not None:
+                    self._on_quiet()
+                continue
             except OSError as error:
                 raise ChannelClosed(str(error)) from error
             if not count:

@@ -32,6 +32,7 @@ from rowmill.engines.channel import (
     Bye,
     Channel,
     ChannelClosed,
+    Drain,
     End,
     Fatal,
     Gauge,
@@ -41,6 +42,7 @@ from rowmill.engines.channel import (
 )
 from rowmill.engines.judging import Judge
 from rowmill.engines.protocol import Engine
+from rowmill.engines.secrets import Secrets
 from rowmill.outcomes import pack
 from rowmill.rows import Outcome, Prompts
 
@@ -61,6 +63,13 @@ class QueueFeed:
     def put(self, prompts: Prompts | None) -> None:
         """Add rows; None: no more will come."""
         self._queue.put(prompts)
+
+    def drop(self) -> None:
+        """Forget rows that are not taken yet; no more will come."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._queue.get_nowait()
+        self._queue.put(None)
 
     def waiting(self) -> int:
         """Batches not taken yet."""
@@ -94,25 +103,26 @@ def main(socket_fd: int, life_fd: int) -> int:
     message, _ = channel.receive()
     if not isinstance(message, Open):
         return 1
+    secrets = Secrets(message.engine)
     try:
         engine = open_engine(EngineConfig.model_validate(message.engine))
         channel.send(Ready(engine.limits))
-        _serve(engine, channel)
+        _serve(engine, channel, secrets)
     except ChannelClosed:
         _end_group()
     # The border of the process: whatever ended the engine is told to the parent in its own words.
     except Exception as error:
-        traceback.print_exc()
+        sys.stderr.write(secrets.hidden(traceback.format_exc()))
         with contextlib.suppress(ChannelClosed):
-            channel.send(_fatal(error))
+            channel.send(_fatal(error, secrets))
         return 1
     return 0
 
 
-def _serve(engine: Engine, channel: Channel) -> None:
+def _serve(engine: Engine, channel: Channel, secrets: Secrets) -> None:
     judge = Judge()
     feed = QueueFeed(judge)
-    leaving = _Leaving(channel, feed, judge, engine)
+    leaving = _Leaving(channel, feed, judge, engine, secrets)
     threading.Thread(target=_fill, args=(channel, feed), name="fill", daemon=True).start()
     leaving.start()
     try:
@@ -135,6 +145,8 @@ def _fill(channel: Channel, feed: QueueFeed) -> None:
                 feed.put(prompts)
             elif isinstance(message, End):
                 feed.put(None)
+            elif isinstance(message, Drain):
+                feed.drop()
     except ChannelClosed:
         _end_group()
 
@@ -142,12 +154,21 @@ def _fill(channel: Channel, feed: QueueFeed) -> None:
 class _Leaving:
     """Sends outcomes from a thread of its own: what comes up while it sends goes in one message."""
 
-    def __init__(self, channel: Channel, feed: QueueFeed, judge: Judge, engine: Engine) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        feed: QueueFeed,
+        judge: Judge,
+        engine: Engine,
+        secrets: Secrets,
+    ) -> None:
         self._channel, self._feed, self._judge = channel, feed, judge
+        self._secrets = secrets
         self._counters: Callable[[], dict[str, Any]] = getattr(engine, "counters", dict)
         self._queue: queue.SimpleQueue[list[Outcome] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leaving", daemon=True)
-        self._answered = 0
+        self._answered = self._beats = 0
+        self._minds_time = bool(getattr(engine, "minds_time", False))
 
     def start(self) -> None:
         self._thread.start()
@@ -167,24 +188,35 @@ class _Leaving:
             return
         # Nothing would leave any more while rows go on coming in: end here, and say why.
         except Exception as error:
-            traceback.print_exc()
+            sys.stderr.write(self._secrets.hidden(traceback.format_exc()))
             with contextlib.suppress(ChannelClosed):
-                self._channel.send(_fatal(error))
+                self._channel.send(_fatal(error, self._secrets))
             _end_group()
 
     def _send_all(self) -> None:
         due = 0.0
         while (outcomes := self._gather()) is not None:
-            self._answered += len(outcomes)
-            self._channel.send_outcomes(pack(self._judge.judged(outcomes)))
+            if outcomes:
+                self._answered += len(outcomes)
+                outcomes = list(map(self._without_secrets, outcomes))
+                self._channel.send_outcomes(pack(self._judge.judged(outcomes)))
             if time.monotonic() >= due:
                 due = time.monotonic() + _GAUGE_S
                 self._channel.send(self._gauge())
         self._channel.send(self._gauge())
 
+    def _without_secrets(self, outcome: Outcome) -> Outcome:
+        """A server's words may repeat the key that it was sent."""
+        if outcome.error is None:
+            return outcome
+        return msgspec.structs.replace(outcome, error=self._secrets.hidden(outcome.error))
+
     def _gather(self) -> list[Outcome] | None:
-        """All that waits, at least one list; None at the end."""
-        gathered = self._queue.get()
+        """All that waits, at least one list, or an empty one after a while without any; None at the end."""
+        try:
+            gathered = self._queue.get(timeout=_GAUGE_S)
+        except queue.Empty:
+            return []
         if gathered is None:
             return None
         while not self._queue.empty():
@@ -198,15 +230,23 @@ class _Leaving:
     def _gauge(self) -> Message:
         feed = self._feed
         in_flight = feed.taken - self._answered
-        return Gauge(in_flight, feed.waiting(), time.process_time(), **self._counters())
+        told = self._counters()
+        if self._minds_time:
+            self._beats += 1
+            told = {**told, "steps": self._beats}
+        return Gauge(in_flight, feed.waiting(), time.process_time(), **told)
 
 
-def _fatal(error: Exception) -> Fatal:
+def _fatal(error: Exception, secrets: Secrets) -> Fatal:
     """The error with its fields, so that the parent can raise it again."""
     if isinstance(error, errors.RowmillError):
         with contextlib.suppress(TypeError):
             msgspec.msgpack.encode(error.fields)
-            return Fatal(type(error).__name__, error.fields)
+            fields = {
+                name: secrets.hidden(value) if isinstance(value, str) else value
+                for name, value in error.fields.items()
+            }
+            return Fatal(type(error).__name__, fields)
     # The words of a foreign error may hold a row's text; its class and place do not.
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 import zlib
 from collections import deque
@@ -20,7 +21,7 @@ import numpy as np
 
 from rowmill import errors
 from rowmill.config import EngineConfig
-from rowmill.engines.echo_script import EchoOptions, Fault, StartLog
+from rowmill.engines.echo_script import ENDS, EchoOptions, Fault, StartLog
 from rowmill.engines.protocol import Feed
 from rowmill.rows import Choice, Ids, Outcome, Prompts, Sampling
 
@@ -36,7 +37,8 @@ class EchoRows:
     def __init__(self, engine: EngineConfig, options: EchoOptions) -> None:
         self._decode = _numbers if options.answer == "numbers" else _open_decode(engine)
         self._faults = options.faults
-        is_counting = any(fault.action == "die" and fault.times for fault in options.faults)
+        self._seats = engine.seats or 0
+        is_counting = any(fault.action in ENDS and fault.times for fault in options.faults)
         self._log = StartLog(options.log, is_counting=is_counting)
 
     def run(self, feed: Feed, *, seats: int, delay_s: float) -> Iterator[list[Outcome]]:
@@ -75,14 +77,15 @@ class EchoRows:
     def _log_start(self, prompts: Prompts) -> None:
         starts = self._log.started(prompts.keys)
         for fault in self._faults:
-            if fault.action == "die":
+            is_meant = not fault.above_seats or self._seats > fault.above_seats
+            if fault.action in ENDS and is_meant:
                 self._die_of(fault, prompts, starts)
 
     def _die_of(self, fault: Fault, prompts: Prompts, starts: list[int]) -> None:
         for ids, count in zip(prompts.row_ids(), starts, strict=True):
             is_due = not fault.times or count <= fault.times
             if is_due and fault.contains in self._decode(ids):
-                os.kill(os.getpid(), signal.SIGKILL)
+                _end(fault.action)
 
     def _answers(self, prompts: Prompts, began: float) -> list[Outcome]:
         outcomes = []
@@ -98,7 +101,9 @@ class EchoRows:
 
     def _fault_of(self, ids: Ids) -> Fault | None:
         text = self._decode(ids)
-        return next((f for f in self._faults if f.contains in text and f.action != "die"), None)
+        return next(
+            (f for f in self._faults if f.contains in text and f.action not in ENDS), None
+        )
 
     def _outcome(self, row: _Row, sampling: Sampling, fault: Fault | None) -> Outcome:
         if fault and fault.action == "error":
@@ -162,6 +167,19 @@ class _Row(msgspec.Struct):
             error_kind=error.kind,
             error=str(error),
         )
+
+
+def _end(action: str) -> None:
+    """End as engines end.
+
+    Raises:
+        MemoryError: out of memory.
+    """
+    if action == "oom":
+        raise MemoryError
+    if action == "freeze":
+        threading.Event().wait()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _cut(waiting: deque[Prompts], room: int) -> Prompts:

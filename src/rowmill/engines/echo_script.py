@@ -17,7 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rowmill.engines.options import Options
 
-Action = Literal["error", "die", "hang", "transient"]
+Action = Literal["error", "die", "hang", "transient", "freeze", "oom"]
+
+ENDS = ("die", "freeze", "oom")
+"""What happens before a row is answered, and to all rows in flight."""
 
 
 class Fault(BaseModel):
@@ -28,9 +31,12 @@ class Fault(BaseModel):
     contains: str
     """Text in the prompt."""
     action: Action
-    """`error`: refused. `die`: the process is killed. `hang`: never answered. `transient`: fails `times`, then answers."""
+    """`error`: refused. `die`: the process is killed. `hang`: never answered. `transient`: fails `times`, then answers.
+    `freeze`: the whole engine stands still. `oom`: it runs out of memory."""
     times: int = Field(default=0, ge=0)
-    """So often for one row, then it is answered; 0: always. For `die` it needs `log`, which outlives the process."""
+    """So often for one row, then it is answered; 0: always. For what ends the process it needs `log`, which outlives it."""
+    above_seats: int = Field(default=0, ge=0)
+    """Only where the engine has more seats than this."""
 
 
 class EchoOptions(Options):
@@ -53,8 +59,8 @@ class EchoOptions(Options):
 
     @model_validator(mode="after")
     def _counted_deaths_need_a_log(self) -> EchoOptions:
-        if not self.log and any(f.action == "die" and f.times for f in self.faults):
-            msg = "a fault with action `die` and `times` needs `log`, where starts are counted"
+        if not self.log and any(f.action in ENDS and f.times for f in self.faults):
+            msg = "a fault that ends the process and has `times` needs `log`, where starts are counted"
             raise ValueError(msg)
         if self.faults and self.answer == "numbers":
             msg = 'faults look at texts: they need `answer = "text"`'

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rowmill import errors
+from rowmill.engines.care import Care
 from rowmill.engines.channel import Gauge
 from rowmill.engines.protocol import Replica
 from rowmill.engines.supervise import Supervisor
@@ -55,7 +56,12 @@ class Fleet:
     """Several supervised engines, as one."""
 
     def __init__(
-        self, replicas: Sequence[Replica], *, log: Path, record: Path | None = None
+        self,
+        replicas: Sequence[Replica],
+        *,
+        log: Path,
+        record: Path | None = None,
+        care: Care | None = None,
     ) -> None:
         self._supervisors = [
             Supervisor(
@@ -63,6 +69,7 @@ class Fleet:
                 environment=replica.environment,
                 log=_numbered(log, i),
                 record=_numbered(record, i) if record else None,
+                care=care,
             )
             for i, replica in enumerate(replicas)
         ]
@@ -78,6 +85,13 @@ class Fleet:
     def deaths(self) -> int:
         """Times an engine died after it was ready."""
         return sum(one.deaths for one in self._supervisors)
+
+    @property
+    def limits(self) -> Limits | None:
+        """What the replicas that live can do together, by what they last said."""
+        told = [self._supervisors[i].limits for i in list(self._living)]
+        known = [limits for limits in told if limits is not None]
+        return together(known) if known else None
 
     @property
     def gauges(self) -> list[Gauge]:
@@ -181,6 +195,12 @@ class Fleet:
             num_open -= 1
             if found is not None:
                 self._give_up(i, found)
+
+    def drain(self) -> None:
+        """Have the replicas drop rows that they did not begin: `outcomes` ends once the others are answered."""
+        with self._changing:
+            for i in self._living:
+                self._supervisors[i].drain()
 
     def close(self) -> None:
         """End all engines and all they started; what is in flight is forgotten."""

@@ -183,6 +183,8 @@ def open(engine: EngineConfig) -> Http:
 class Http:
     """An endpoint, seen to be there."""
 
+    minds_time = True
+
     def __init__(
         self, engine: EngineConfig, options: HttpOptions, models: list[dict[str, Any]]
     ) -> None:

@@ -49,6 +49,16 @@ class Ledger:
             return outcomes
         return outcomes.take([i for i, is_open in enumerate(found) if is_open])
 
+    def longest(self, unlimited: int) -> tuple[int, int]:
+        """Most tokens that an open row may generate, and the prompt tokens of all; over their batches, so at least.
+
+        Args:
+            unlimited: stands for a row that may go on to the end of the context.
+        """
+        batches = _distinct(dict(self._batch_of))
+        asked = {tokens or unlimited for batch in batches for tokens in set(batch.max_tokens)}
+        return max(asked, default=0), sum(len(batch.ids) for batch in batches)
+
     def drain(self) -> list[Prompts]:
         """Take all open rows out, in the order they were given."""
         open_rows, self._batch_of = self._batch_of, {}

@@ -96,6 +96,52 @@ def members(pgid: int) -> Iterator[int]:
             yield int(entry.name)
 
 
+def resident_bytes(pid: int) -> int:
+    """Memory that a process holds; 0 where it is gone."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_kills() -> int:
+    """Processes that the kernel has killed for want of memory: of this process's control group, or of the system."""
+    for place in (_own_group() / "memory.events", Path("/proc/vmstat")):
+        with contextlib.suppress(OSError, ValueError):
+            words = place.read_text("ascii").split()
+            return int(words[words.index("oom_kill") + 1])
+    return 0
+
+
+def _own_group() -> Path:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines():
+            if line.startswith("0::/"):
+                return Path("/sys/fs/cgroup", line.removeprefix("0::/"))
+    return Path("/sys/fs/cgroup")
+
+
+def strays() -> list[int]:
+    """Process groups of engines whose rowmill is gone: nobody will end them."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        pid = int(entry.name) if entry.name.isdecimal() else 0
+        fields = _stat(pid) if pid else []
+        is_leader = bool(fields) and int(fields[2]) == pid and fields[0] not in "ZX"
+        if is_leader and int(fields[1]) == 1 and _mark_of(pid):
+            found.append(pid)
+    return found
+
+
+def _mark_of(pid: int) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return f"{MARK}=".encode() in environment
+
+
 def _is_ours(entry: EngineProcess) -> bool:
     fields = _stat(entry.pid)
     if fields and fields[0] not in "ZX":

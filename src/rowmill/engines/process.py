@@ -13,7 +13,8 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rowmill import errors
@@ -23,8 +24,13 @@ from rowmill.engines.channel import Channel, ChannelClosed, Fatal, Open, Ready, 
 from rowmill.rows import Limits
 
 _REAP_S = 0.3
+_LOOK_S = 0.2
 _TAIL_BYTES = 4096
 _TAIL_LINES = 8
+
+
+class NotReady(Exception):
+    """The engine is not waited for any longer."""
 
 
 class EngineProcess:
@@ -44,14 +50,25 @@ class EngineProcess:
         """Process id, process group and session of the child."""
         return self._process.pid
 
-    def open(self, engine: EngineConfig) -> Limits:
+    def open(
+        self, engine: EngineConfig, *, within_s: float, is_over: Callable[[], bool]
+    ) -> Limits:
         """Have the child open the engine.
 
         Raises:
             ChannelClosed: It died before it was ready; `fatal` holds its words, if it had any.
+            NotReady: It took longer than `within_s`, or `is_over` says that it is not needed any more.
         """
+        deadline = time.monotonic() + within_s
+
+        def look() -> None:
+            if is_over() or time.monotonic() > deadline:
+                raise NotReady
+
         self.channel.send(Open(engine.model_dump(mode="json")))
+        self.channel.on_quiet(_LOOK_S, look)
         message, _ = self.channel.receive()
+        self.channel.on_quiet(0.0, None)
         if isinstance(message, Ready):
             return message.limits
         if isinstance(message, Fatal):
@@ -82,6 +99,15 @@ class EngineProcess:
         if life_fd >= 0:
             os.close(life_fd)
         return "it stopped talking" if own_end is None else _ending(own_end)
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group, a stopped one too; whoever sends to it is let go."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def memory_bytes(self) -> int:
+        """What the processes of the group hold in memory, together."""
+        return sum(map(orphans.resident_bytes, orphans.members(self.pid)))
 
     def wait(self, wait_s: float) -> None:
         """Give the child time to end by itself."""

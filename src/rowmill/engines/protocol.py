@@ -46,7 +46,8 @@ class Engine(Protocol):
     """An open engine.
 
     One that counts for itself may have `counters() -> dict`, with the fields of `channel.Gauge` from `running` on;
-    it is asked from another thread than `run`'s.
+    it is asked from another thread than `run`'s. One whose rows all have a time limit of its own may have
+    `minds_time = True`: it is not ended for having no progress while its process lives.
     """
 
     limits: Limits

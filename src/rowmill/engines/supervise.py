@@ -1,7 +1,9 @@
 """Prompts -> Outcomes, through an engine that may die: restarted, with the rows it held given again.
 
 Promises: every row submitted comes back as exactly one outcome; a row in flight at two deaths is a suspect,
-and suspects are halved, each half alone with the engine, until the one is found that kills it.
+and suspects are halved, each half alone with the engine, until the one is found that kills it;
+an engine that stands still is ended, and is then like one that died; one that ran out of memory is started with
+less to do, and its rows are not suspects as long as that helps.
 Knows nothing of: what an engine does, what becomes of outcomes.
 Memory: the rows in flight. Threads: one submits, one iterates `outcomes`; restarts happen in the latter.
 """
@@ -19,18 +21,32 @@ import msgspec
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines import orphans
-from rowmill.engines.channel import Answers, Bye, Channel, ChannelClosed, End, Fatal, Gauge
+from rowmill.engines.care import Care
+from rowmill.engines.channel import (
+    Answers,
+    Bye,
+    Channel,
+    ChannelClosed,
+    Drain,
+    End,
+    Fatal,
+    Gauge,
+)
 from rowmill.engines.ledger import Ledger
-from rowmill.engines.process import EngineProcess, last_lines, start_process
+from rowmill.engines.process import EngineProcess
+from rowmill.engines.recycling import Recycling
+from rowmill.engines.stall import Watch
+from rowmill.engines.starting import Starter, rebuilt
 from rowmill.engines.triage import Triage
 from rowmill.outcomes import Outcomes, pack
 from rowmill.rows import Limits, Outcome, Prompts
 
-_START_TRIES = 3
 _KILLERS_IN_A_ROW = 5
 """So many rows that each kill the engine alone, with no answer between: the engine is broken, not the rows."""
-_BACK_OFF_S = 0.1
-_MAX_BACK_OFF_S = 10.0
+_LOOK_S = 0.5
+"""So often an engine that says nothing is looked at."""
+_LONG_CONTEXT = 32_768
+"""Where an engine does not say how long its context is."""
 _GRACE_S = 5.0
 _BYE_S = 5.0
 
@@ -45,12 +61,16 @@ class Supervisor:
         log: Path,
         record: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        care: Care | None = None,
     ) -> None:
         self._engine = engine
-        self._environment = environment or {}
-        self._log = log
+        self._care = care or Care()
         self._record = record
-        self._process: EngineProcess | None = None
+        self._starter = Starter(
+            engine, log=log, record=record, environment=environment or {}, care=self._care
+        )
+        self._watch = Watch(self._care.stall_s)
+        self._recycling = Recycling(self._care)
         # Guards which channel rows go to and what is held back; the send itself happens under it.
         self._sending = threading.Lock()
         self._channel: Channel | None = None
@@ -59,12 +79,22 @@ class Supervisor:
         self._held: list[Prompts] = []
         self._quiet_deaths = 0
         self._killers = 0
-        self._is_finished = False
-        self._closing = threading.Event()
+        self._standing = ""
+        self._is_finished = self._is_draining = False
+        self._closing = self._starter.closing
         self.deaths = 0
         """Times the engine died after it was ready."""
         self.gauge: Gauge | None = None
         """What the child last said of itself."""
+
+    @property
+    def limits(self) -> Limits | None:
+        """What the engine said of itself when it was last started."""
+        return self._starter.limits
+
+    @property
+    def _process(self) -> EngineProcess | None:
+        return self._starter.process
 
     @property
     def in_flight(self) -> int:
@@ -77,16 +107,28 @@ class Supervisor:
 
         Raises:
             ConfigError: Settings, model or library are not as they should be.
-            EngineDied: It cannot be started.
+            EngineDied: It cannot be started, or not in time.
         """
         if self._record is not None:
             orphans.end_orphan(self._record)
-        return self._start(is_first=True)
+        limits = self._starter.start(is_first=True)
+        self._open()
+        return limits
+
+    def _open(self) -> None:
+        """Let rows go to the child that was started, and watch it."""
+        process = self._starter.process
+        if process is None:
+            return
+        self._watch.restart()
+        self._recycling.begin(process)
+        process.channel.on_quiet(_LOOK_S, self._look)
+        self._channel = process.channel
 
     def submit(self, prompts: Prompts) -> None:
         """Give rows to the engine; blocks only while the socket is full."""
         with self._sending:
-            if self._channel is None or self._triage.is_on:
+            if self._channel is None or self._triage.is_on or self._recycling.is_due:
                 self._held.append(prompts)
             else:
                 self._send(prompts)
@@ -96,6 +138,14 @@ class Supervisor:
         with self._sending:
             self._is_finished = True
             self._say_end()
+
+    def drain(self) -> None:
+        """Have the engine drop rows that it did not begin: `outcomes` ends once the others are answered."""
+        with self._sending:
+            self._is_draining = True
+            if self._channel is not None:
+                with contextlib.suppress(ChannelClosed):
+                    self._channel.send(Drain())
 
     def outcomes(self) -> Iterator[Outcomes]:
         """Outcomes as they come, in any order, through the engine's deaths, until all is answered.
@@ -113,7 +163,10 @@ class Supervisor:
                     yield self._settle(rows)
                 case Gauge():
                     self.gauge = message
-                case Bye() if self._is_all_answered():
+                    self._watch.stepped(message.steps)
+                    if self._stands_still():
+                        yield self._after_death(None)
+                case Bye() if self._is_draining or self._is_all_answered():
                     return
                 case _:
                     yield self._after_death(message if isinstance(message, Fatal) else None)
@@ -130,7 +183,7 @@ class Supervisor:
     def close(self) -> None:
         """End the engine and all it started; what is in flight is forgotten."""
         self._closing.set()
-        process, self._process = self._process, None
+        process, self._starter.process = self._starter.process, None
         if process is not None:
             if self._is_all_answered():
                 process.wait(_BYE_S)
@@ -145,6 +198,8 @@ class Supervisor:
 
     def _send(self, prompts: Prompts) -> None:
         """Note rows as in flight and send them; caller holds the lock."""
+        if not len(self._ledger):
+            self._watch.begin()
         self._ledger.add(prompts)
         # A broken channel is seen by the receiver too, who gives every noted row again.
         with contextlib.suppress(ChannelClosed):
@@ -153,26 +208,30 @@ class Supervisor:
 
     def _say_end(self) -> None:
         """Tell the child that no more will come, if that is so; caller holds the lock."""
-        is_held_back = self._triage.is_on or bool(self._held)
+        is_held_back = self._triage.is_on or bool(self._held) or self._recycling.is_due
         if self._is_finished and self._channel is not None and not is_held_back:
             with contextlib.suppress(ChannelClosed):
                 self._channel.send(End())
 
     def _settle(self, outcomes: Outcomes) -> Outcomes:
+        self._watch.answered(self._in_flight_tokens[0] if self._watch.quiet_s > _LOOK_S else 1)
         fresh = self._ledger.settle(outcomes)
+        self._recycling.answered(len(fresh))
         if len(fresh):
             self._killers = self._quiet_deaths = 0
-        if self._triage.deaths_of:
+        if self._triage.tries_of:
             fresh = pack([self._with_deaths(outcome) for outcome in fresh.unpack()])
-        if self._triage.is_on and not len(self._ledger):
+        if self._recycling.is_due and not len(self._ledger):
+            self._recycle()
+        elif self._triage.is_on and not len(self._ledger):
             self._feed_on()
         return fresh
 
     def _with_deaths(self, outcome: Outcome) -> Outcome:
-        deaths = self._triage.deaths_of.pop(outcome.key, 0)
-        if not deaths:
+        tries = self._triage.forget(outcome.key)
+        if not tries:
             return outcome
-        return msgspec.structs.replace(outcome, attempts=outcome.attempts + deaths)
+        return msgspec.structs.replace(outcome, attempts=outcome.attempts + tries)
 
     def _feed_on(self) -> None:
         """Give the next group of suspects, or, where none is left, all that was held back."""
@@ -184,6 +243,35 @@ class Supervisor:
                 self._send(prompts)
             self._say_end()
 
+    # -- standing still -----------------------------------------------------------------
+
+    @property
+    def _in_flight_tokens(self) -> tuple[int, int]:
+        """Most tokens that a row in flight may generate, and prompt tokens of all."""
+        context = self.limits.max_model_tokens if self.limits else 0
+        return self._ledger.longest(context or _LONG_CONTEXT)
+
+    def _stands_still(self) -> bool:
+        """Whether the child is to be ended for it; says so, and ends it."""
+        if not len(self._ledger):
+            return False
+        longest, prompt_tokens = self._in_flight_tokens
+        if not self._watch.stands_still(longest_tokens=longest, prompt_tokens=prompt_tokens):
+            return False
+        self._standing = f"it stood still for {self._watch.quiet_s:.0f} s"
+        self._watch.doubt()
+        # Before any lock: a thread that sends to a full socket holds one, and is let go by this.
+        if self._process is not None:
+            self._process.kill()
+        return True
+
+    def _look(self) -> None:
+        """Called while nothing comes from the child."""
+        if self._stands_still():
+            raise ChannelClosed(self._standing)
+
+    # -- deaths -------------------------------------------------------------------------
+
     def _after_death(self, fatal: Fatal | None) -> Outcomes:
         """Sort out who was there, start again, give rows again.
 
@@ -193,13 +281,24 @@ class Supervisor:
         ending = self._bury(fatal)
         if self._closing.is_set():
             return pack([])
+        self._tell_death(ending)
+        remedy = self._starter.remedy(ending)
+        is_memory = remedy is not None and remedy.sign == "memory"
+        is_blamed = not (remedy is not None and is_memory and self._starter.step_down(remedy))
         with self._sending:
-            rest, killer = self._triage.blame(self._ledger.drain())
+            rest, killer = self._triage.blame(self._ledger.drain(), is_blamed=is_blamed)
             self._held[:0] = rest
         killed = [] if killer is None else [self._killed(killer, ending)]
-        if not self._is_all_answered() and self._restart():
+        if not (self._is_draining or self._is_all_answered()) and self._restart():
             self._feed_on()
         return pack(killed)
+
+    def _tell_death(self, ending: str) -> None:
+        if not (self._triage.is_on or self._is_draining):
+            rows = len(self._ledger)
+            self._care.tell(
+                f"engine `{self._engine.name}` died ({ending}); it is started again for {rows:,} rows"
+            )
 
     def _restart(self) -> bool:
         """Start again.
@@ -207,13 +306,35 @@ class Supervisor:
         Returns:
             False where `close` came in between.
         """
+        # Longer with each death in a row; not while deaths are expected.
+        self._quiet_deaths += 1
+        rest = 0 if self._triage.is_on else self._quiet_deaths - 1
         try:
-            self._start(is_first=False)
+            self._starter.start(is_first=False, rest=rest)
         except errors.EngineDied:
             if self._closing.is_set():
                 return False
             raise
+        self._open()
+        self._care.restarted()
         return True
+
+    def _recycle(self) -> None:
+        """Start anew while nothing is in flight: no death, and nobody is to blame."""
+        with self._sending:
+            if len(self._ledger):
+                return  # sent in the same moment: once that is answered
+            process, self._channel = self._process, None
+            self._starter.process = None
+        if process is not None:
+            process.end(grace_s=_GRACE_S)
+        self._care.tell(
+            f"engine `{self._engine.name}` is started anew: {self._recycling.reason}"
+        )
+        self._quiet_deaths = 0
+        if self._is_all_answered() or self._restart():
+            self._quiet_deaths = 0
+            self._feed_on()
 
     def _bury(self, fatal: Fatal | None) -> str:
         """Clear away what is left of the engine.
@@ -224,15 +345,17 @@ class Supervisor:
         with self._sending:
             self._channel = None
         self.deaths += 1
-        process, self._process = self._process, None
+        process, self._starter.process = self._starter.process, None
+        standing, self._standing = self._standing, ""
         if process is None:
             return "it was closed"
         if fatal is None:
-            return process.end()
+            ending = process.end()
+            return standing or ending
         # It is on its way out, and its log may still be filling.
         process.wait(1.0)
         process.end()
-        return str(_rebuild(fatal))
+        return str(rebuilt(fatal))
 
     def _killed(self, row: Prompts, ending: str) -> Outcome:
         """The outcome of the one row in flight at a death.
@@ -244,79 +367,19 @@ class Supervisor:
         if self._killers >= _KILLERS_IN_A_ROW:
             raise errors.EngineDied(
                 reason=f"engine `{self._engine.name}` died on each of {self._killers} rows given to it"
-                f" alone ({ending}); {self._last_words(0)}"
+                f" alone ({ending}); {self._starter.last_words()}"
             )
-        deaths = self._triage.deaths_of.pop(row.keys[0])
+        tries = self._triage.forget(row.keys[0])
         reason = (
-            f"the engine died ({ending}) with this row alone in flight, after {deaths - 1} earlier"
-            f" deaths with it; see `{self._log}`, change the row or leave it out"
+            f"the engine died ({ending}) with this row alone in flight, after {tries - 1} earlier"
+            f" deaths with it; see `{self._starter.log}`, change the row or leave it out"
         )
         return Outcome(
             key=row.keys[0],
             status="error",
             prompt_tokens=len(row.ids),
             max_tokens=row.max_tokens[0],
-            attempts=deaths,
+            attempts=tries,
             error_kind=errors.KilledEngine.kind,
             error=str(errors.KilledEngine(reason=reason)),
         )
-
-    def _start(self, *, is_first: bool) -> Limits:
-        """Start a child, again if it dies at that, and let rows go to it.
-
-        Raises:
-            ConfigError: The child says so.
-            EngineDied: It says so at the run's first start, or it died at each try.
-        """
-        ending, log_start = "", 0
-        for tries in range(_START_TRIES):
-            self._rest(tries, is_first=is_first)
-            log_start = self._log.stat().st_size if self._log.exists() else 0
-            process = self._process = start_process(
-                log=self._log, record=self._record, environment=self._environment
-            )
-            # From here on `close` ends this process; before, it could not see it.
-            with contextlib.suppress(ChannelClosed):
-                if not self._closing.is_set():
-                    limits = process.open(self._engine)
-                    self._channel = process.channel
-                    return limits
-            self._process = None
-            ending = process.end()
-            fatal = _rebuild(process.fatal) if process.fatal else None
-            if fatal and (is_first or isinstance(fatal, errors.ConfigError)):
-                raise fatal
-            ending = str(fatal or ending)
-            if self._closing.is_set():
-                break
-        raise errors.EngineDied(
-            reason=f"engine `{self._engine.name}` ended {_START_TRIES} times at its start ({ending});"
-            f" {self._last_words(log_start)}"
-        )
-
-    def _rest(self, tries: int, *, is_first: bool) -> None:
-        """Wait before a start: longer with each death in a row; not while deaths are expected."""
-        if not is_first and not tries:
-            self._quiet_deaths += 1
-        quiet = 0 if self._triage.is_on else max(0, self._quiet_deaths - 1)
-        steps = tries + quiet
-        if steps:
-            self._closing.wait(min(_MAX_BACK_OFF_S, _BACK_OFF_S * 2**steps))
-
-    def _last_words(self, start: int) -> str:
-        words = last_lines(self._log, start)
-        if not words:
-            return (
-                f"it wrote nothing to `{self._log}`; try `engine.seats` lower, or another model"
-            )
-        return f"its last words in `{self._log}`: {words}"
-
-
-def _rebuild(fatal: Fatal) -> errors.RowmillError:
-    """The error that the child named."""
-    kind = getattr(errors, fatal.kind, errors.EngineDied)
-    try:
-        error: errors.RowmillError = kind(**fatal.fields)
-    except TypeError:
-        return errors.EngineDied(reason=fatal.kind)
-    return error

@@ -3,7 +3,7 @@
 Promises: a row is blamed only if the engine died with it alone in flight, after two earlier deaths with it;
 every row that comes in goes out again, as one to give on or as the one blamed.
 Knows nothing of: processes, channels, threads.
-Memory: a number a row that was in flight at a death, and the rows of the groups.
+Memory: two numbers a row that was in flight at a death, and the rows of the groups.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ class Triage:
 
     def __init__(self) -> None:
         self.deaths_of: dict[int, int] = {}
-        """Deaths that a row, not answered yet, was in flight at."""
+        """Deaths that a row, not answered yet, was in flight at and may have caused."""
+        self.tries_of: dict[int, int] = {}
+        """Deaths that it was in flight at, whatever caused them."""
         self._groups: list[Group] = []
         self._is_group_out = False
 
@@ -40,15 +42,29 @@ class Triage:
         self._is_group_out = bool(group)
         return group
 
-    def blame(self, in_flight: Group) -> tuple[Group, Prompts | None]:
+    def forget(self, key: int) -> int:
+        """A row is answered. Returns: the deaths that it was in flight at."""
+        self.deaths_of.pop(key, None)
+        return self.tries_of.pop(key, 0)
+
+    def blame(
+        self, in_flight: Group, *, is_blamed: bool = True
+    ) -> tuple[Group, Prompts | None]:
         """Sort the rows in flight at a death.
+
+        Args:
+            is_blamed: False where the cause is known, and is not a row.
 
         Returns:
             Rows to give again without suspicion, and the row (one) that killed the engine, if that is clear.
         """
         for prompts in in_flight:
             for key in prompts.keys:
-                self.deaths_of[key] = self.deaths_of.get(key, 0) + 1
+                self.tries_of[key] = self.tries_of.get(key, 0) + 1
+                if is_blamed:
+                    self.deaths_of[key] = self.deaths_of.get(key, 0) + 1
+        if not is_blamed:
+            return self._as_before(in_flight)
         if not self._is_group_out:
             rest, suspects = self._split(in_flight)
             self._push(suspects)
@@ -58,6 +74,14 @@ class Triage:
             return [], in_flight[0]
         for half in reversed(halves(in_flight)):
             self._push(half)
+        return [], None
+
+    def _as_before(self, in_flight: Group) -> tuple[Group, Prompts | None]:
+        """Rows are given again as they were: suspects alone, others freely."""
+        if not self._is_group_out:
+            return in_flight, None
+        self._is_group_out = False
+        self._push(in_flight)
         return [], None
 
     def _push(self, group: Group) -> None:

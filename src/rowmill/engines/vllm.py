@@ -36,6 +36,7 @@ from rowmill.engines.vllm_ask import (
     room_for,
     text_ids,
 )
+from rowmill.engines.vllm_ladder import ladder
 from rowmill.engines.vllm_options import (
     EFFORT,
     VllmOptions,
@@ -50,7 +51,7 @@ from rowmill.tokens import open_tokenizer
 from rowmill.tokens.answers import AnswerTexts
 from rowmill.tokens.hub import hub_folder, is_hub_name
 
-__all__ = ["EFFORT", "Vllm", "VllmOptions", "check_options", "declare", "open", "place"]
+__all__ = ["EFFORT", "VllmOptions", "check_options", "declare", "ladder", "open", "place"]
 
 OLDEST, NEWEST = (0, 25), (0, 33)
 _GPU_SEATS, _CPU_SEATS = 1024, 256
@@ -156,6 +157,7 @@ class Vllm:
         self._out: queue.SimpleQueue[list[Ended | Outcome] | BaseException | None]
         self._out = queue.SimpleQueue()
         self._is_closed = False
+        self._steps = 0
 
     def run(self, feed: Feed) -> Iterator[list[Outcome]]:
         """See `protocol.Engine`."""
@@ -173,6 +175,7 @@ class Vllm:
         """What the scheduler says of itself; see `channel.Gauge`."""
         counters = self._port.counters
         return {
+            "steps": self._steps,
             "running": counters.running,
             "waiting_rows": counters.waiting_rows,
             "kv_use": round(counters.kv_use, 4),
@@ -205,6 +208,7 @@ class Vllm:
                     has_ended = self._take_all(feed)
                 if not self._port.is_idle:
                     self._put(self._port.step())
+                    self._steps += 1
         except self._port.dead as error:
             self._out.put(_died(error))
         # Raised again by `run`: the thread must not end without a word.
@@ -345,6 +349,7 @@ def _limits(declared: Limits, config: Any, version: str) -> Limits:
         max_model_tokens=config.model_config.max_model_len,
         seats=config.scheduler_config.max_num_seqs,
         replicas=1,
+        step_tokens=config.scheduler_config.max_num_batched_tokens,
         kv_tokens=tokens or (cache.num_gpu_blocks or 0) * cache.block_size,
         shares_prefixes=bool(cache.enable_prefix_caching),
         about=declared.about.replace("vLLM", f"vLLM {version}", 1),

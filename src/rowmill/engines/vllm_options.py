@@ -20,6 +20,7 @@ from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.options import Options, mistakes
 from rowmill.engines.vllm_arguments import ARGUMENTS
+from rowmill.engines.weights import NOT_PICKLED, pickled_mistakes
 from rowmill.tokens.hub import is_hub_name
 
 EFFORT = frozenset(
@@ -119,6 +120,7 @@ def option_mistakes(engine: EngineConfig) -> list[str]:
         if name in engine.options
     ]
     found += _model_mistakes(engine)
+    found += pickled_mistakes(engine)
     if not found:
         found += _lora_mistakes(VllmOptions.model_validate(engine.options).loras)
     return found
@@ -152,6 +154,9 @@ def engine_arguments(engine: EngineConfig, options: VllmOptions) -> dict[str, An
         "max_num_seqs": engine.seats,
     }
     named |= {name: value for name, value in common.items() if value is not None}
+    if named.get("load_format") is None and is_hub_name(engine.model):
+        # Of a model on the hub: what could run code is not even fetched.
+        named.setdefault("ignore_patterns", list(NOT_PICKLED))
     if options.loras:
         named["enable_lora"] = True
         named.setdefault("max_loras", min(8, len(options.loras)))

@@ -39,6 +39,11 @@ class WarmFleet:
         return self._fleet.deaths
 
     @property
+    def limits(self) -> Limits:
+        """What the engines can do together."""
+        return self._limits
+
+    @property
     def gauges(self) -> list[Gauge]:
         """What the engines last said of themselves."""
         return self._fleet.gauges
@@ -61,6 +66,9 @@ class WarmFleet:
             if isinstance(found, BaseException):
                 raise found
             yield found
+
+    def drain(self) -> None:
+        """Rows that were given are answered all the same: the engines stay."""
 
     def close(self) -> None:
         """End a run's view; the engines stay."""

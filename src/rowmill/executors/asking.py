@@ -15,13 +15,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from rowmill import rundir
 from rowmill.config import EngineConfig
 from rowmill.engines import place
+from rowmill.engines.care import Care
 from rowmill.engines.channel import Gauge
 from rowmill.engines.fleet import Fleet
 from rowmill.engines.warm import WarmFleet
-from rowmill.errors import StorageError
+from rowmill.errors import EngineDied, StorageError
+from rowmill.executors.steps import Steps
 from rowmill.executors.temporary import temporary_folder
 from rowmill.feed import Feed
 from rowmill.outcomes import Outcomes
@@ -39,17 +43,23 @@ class Asking:
         feed: Feed,
         *,
         put: Callable[[Outcomes], None],
+        care: Care,
         warm: WarmFleet | None = None,
     ) -> None:
         """Engines of these settings, not started.
 
         Args:
-            storage: where their process groups are noted, so that orphans are found.
+            storage: where their process groups are noted, so that orphans are found, and steps down are kept.
+            care: how they are watched.
             put: takes outcomes, in the receiver's thread.
             warm: engines that are open already, and stay so.
         """
         self._engine, self._storage, self._feed = engine, storage, feed
         self._put, self._warm = put, warm
+        self._steps = Steps(storage)
+        self._care = msgspec.structs.replace(
+            care, taken=self._steps.taken, keep=self._steps.keep, restarted=self._relimit
+        )
         self._fleet: Fleet | WarmFleet | None = None
         self._receiver: threading.Thread | None = None
         self.error: BaseException | None = None
@@ -60,6 +70,8 @@ class Asking:
         """Where the output is no folder: one of the temporary disk."""
         self.start_s = 0.0
         """How long the start took."""
+        self.gpus = 1
+        """GPUs that the engines have, once they are placed; 1 where there are none."""
 
     @property
     def is_on(self) -> bool:
@@ -72,7 +84,7 @@ class Asking:
         return self._fleet.gauges if self._fleet is not None else []
 
     def start(self) -> None:
-        """Start the engines, once.
+        """Start the engines, once; they stay off where the run is stopped meanwhile.
 
         Raises:
             ConfigError: settings, model or library are not as they should be.
@@ -85,10 +97,17 @@ class Asking:
         if record is None:
             self._log_folder = temporary_folder("engine")
         log = record.with_suffix(".log") if record else self._log_folder / "engine.log"
-        fleet = self._warm or Fleet(place(self._engine).replicas, record=record, log=log)
+        self._tell_steps()
+        fleet = self._warm or self._new_fleet(record, log)
         self._fleet = fleet
         try:
             limits = fleet.start()
+        except EngineDied:
+            if not self._care.is_stopping():
+                raise
+            fleet.close()
+            self._fleet = None
+            return
         except OSError as error:
             path = str(error.filename or record or log)
             raise StorageError(path=path, reason=error.strerror or str(error)) from error
@@ -103,9 +122,20 @@ class Asking:
     def ask(self, batch: Prompts) -> None:
         """Give rows to the engines, which are started if need be."""
         self.start()
-        assert self._fleet is not None
+        if self._fleet is None:
+            return
         self._feed.sent(len(batch), len(batch.ids), _known_outputs(batch))
         self._fleet.submit(batch)
+
+    def drain(self) -> None:
+        """Have rows dropped that no engine began."""
+        if self._fleet is not None:
+            self._fleet.drain()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more outcomes will come."""
+        return self._receiver is not None and not self._receiver.is_alive()
 
     def close(self) -> None:
         """End the engines; what is in flight is forgotten."""
@@ -124,6 +154,24 @@ class Asking:
                     log.unlink(missing_ok=True)
             if self._log_folder != Path():
                 shutil.rmtree(self._log_folder, ignore_errors=True)
+
+    def _new_fleet(self, record: Path | None, log: Path) -> Fleet:
+        replicas = place(self._engine).replicas
+        seen = {replica.environment.get("CUDA_VISIBLE_DEVICES", "") for replica in replicas}
+        self.gpus = len({gpu for group in seen for gpu in group.split(",")})
+        return Fleet(replicas, record=record, log=log, care=self._care)
+
+    def _tell_steps(self) -> None:
+        if self._steps.taken:
+            told = ", ".join(map(str, self._steps.taken))
+            self._care.tell(f"an earlier start ran out of memory and came down to {told}")
+
+    def _relimit(self) -> None:
+        """An engine was started again, maybe with fewer seats."""
+        limits = self._fleet.limits if self._fleet is not None else None
+        if limits is not None:
+            self._feed.relimit(limits)
+            self.limits = limits
 
     def _receive(self) -> None:
         assert self._fleet is not None

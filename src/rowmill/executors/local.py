@@ -69,6 +69,19 @@ def run(
     if append and token:
         reason = "`--append` and `--join` exclude each other: let the files join first, then join without `--append`"
         raise ConfigError(reason=reason)
+    with Stop() as stop:
+        return _run(job, stop, listen=listen, token=token, append=append, warm=warm)
+
+
+def _run(
+    job: Job,
+    stop: Stop,
+    *,
+    listen: Listener | None,
+    token: str,
+    append: bool,
+    warm: WarmFleet | None,
+) -> Summary:
     storage = open_storage(job.output.path)
     check_places(job, storage)
     existed = _has_run(storage)
@@ -76,7 +89,7 @@ def run(
         probe(storage)
     mine = token or new_token()
     root_was_there = isinstance(storage, LocalStorage) and storage.root.exists()
-    with Stop() as stop, claim_output(storage, token=mine, lease_s=job.run.lease_s) as owner:
+    with claim_output(storage, token=mine, lease_s=job.run.lease_s) as owner:
         if owner.has_joined:
             return _run_owned(job, storage, mine, stop, listen, append=append, warm=warm)
         _tidy(storage)
@@ -115,7 +128,8 @@ def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None
     token = new_token()
     with Stop() as stop, claim_output(storage, token=token, lease_s=job.run.lease_s):
         _tidy(storage)
-        again = plan_retry(storage, tuple(kinds))
+        tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        again = plan_retry(storage, tuple(kinds), tree)
         return _run_owned(job, storage, token, stop, listen, again)
 
 
@@ -240,6 +254,7 @@ def _summary(
         violations=counts.violations,
         seconds=worker.seconds,
         engine_start_s=worker.engine_start_s,
+        cost=worker.cost,
         output=opened.words.job.output.path,
         results=[part.name for part in done.parts] if done else [],
         errors=counts.top_errors(MAX_SHOWN_ERRORS),

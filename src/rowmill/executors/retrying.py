@@ -14,16 +14,9 @@ from rowmill import rundir
 from rowmill.errors import ConfigError
 from rowmill.journal import VIOLATION, Again, Commit, read_commits
 from rowmill.record import read_run
+from rowmill.retries import RetryPlan, differing, read_retries
 from rowmill.storage import Storage
 from rowmill.write.segments import read_outcomes
-
-
-class RetryPlan(msgspec.Struct, frozen=True):
-    """`plan/retry-N.json`."""
-
-    number: int
-    kinds: tuple[str, ...]
-    tasks: list[int]
 
 
 def stored_job(storage: Storage) -> dict[str, Any]:
@@ -40,8 +33,13 @@ def stored_job(storage: Storage) -> dict[str, Any]:
     return found[0].job
 
 
-def plan_retry(storage: Storage, kinds: tuple[str, ...]) -> dict[int, Again]:
+def plan_retry(
+    storage: Storage, kinds: tuple[str, ...], job: dict[str, Any]
+) -> dict[int, Again]:
     """Tasks with rows to ask again.
+
+    Args:
+        job: as it is asked with this time; what differs is noted.
 
     Raises:
         ConfigError: rows were never asked yet, so a plain `run` comes first.
@@ -61,7 +59,12 @@ def plan_retry(storage: Storage, kinds: tuple[str, ...]) -> dict[int, Again]:
     if last is not None and last.kinds == kinds and _is_open(storage, last):
         return _again(storage, last)
     tasks = [task for task, commit in commits.items() if _has_failed(storage, commit, kinds)]
-    plan = RetryPlan(number=last.number + 1 if last else 1, kinds=kinds, tasks=tasks)
+    plan = RetryPlan(
+        number=last.number + 1 if last else 1,
+        kinds=kinds,
+        tasks=tasks,
+        settings=differing(found[0].job, job),
+    )
     if tasks:
         storage.replace(rundir.retry(plan.number), msgspec.json.encode(plan))
     return _again(storage, plan)
@@ -81,8 +84,7 @@ def _again(storage: Storage, plan: RetryPlan) -> dict[int, Again]:
 
 
 def _last_plan(storage: Storage) -> RetryPlan | None:
-    names = storage.list(rundir.RETRIES)
-    return msgspec.json.decode(storage.read(names[-1]), type=RetryPlan) if names else None
+    return next(reversed(read_retries(storage)), None)
 
 
 def _is_open(storage: Storage, plan: RetryPlan) -> bool:

@@ -1,15 +1,25 @@
-"""SIGINT, SIGTERM -> a word to the run: drain. A second signal: at once.
+"""SIGINT, SIGTERM -> a word to the run: drain. A second signal, or one where nothing can drain: at once.
 
 Promises: handlers are put back; outside the main thread nothing is touched.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+class StoppedNow(KeyboardInterrupt):
+    """A signal ends the run without a drain; what is written stays."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = EXIT_CODES[signal.Signals(number)]
 
 
 class Stop:
@@ -19,6 +29,7 @@ class Stop:
         self.reason = ""
         self.exit_code = 0
         self._old: dict[int, object] = {}
+        self._can_drain = False
 
     def __bool__(self) -> bool:
         return bool(self.reason)
@@ -27,6 +38,15 @@ class Stop:
         """Have the run drain and end."""
         if not self.reason:
             self.reason, self.exit_code = reason, exit_code
+
+    @contextlib.contextmanager
+    def draining(self) -> Iterator[None]:
+        """While rows are answered, a first signal only asks; before and after there is nothing to wait for."""
+        self._can_drain = True
+        try:
+            yield
+        finally:
+            self._can_drain = False
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():
@@ -44,8 +64,8 @@ class Stop:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _heard(self, number: int, _frame: FrameType | None) -> None:
-        if self.reason:
-            raise KeyboardInterrupt
+        if self.reason or not self._can_drain:
+            raise StoppedNow(number)
         name = signal.Signals(number).name
         self.ask(
             f"{name} received",

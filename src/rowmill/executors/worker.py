@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from itertools import chain
 
+import msgspec
+
+from rowmill.engines.care import Care, care_of
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import InputChanged
 from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Note
 from rowmill.executors.asking import Asking
+from rowmill.executors.caps import Caps
 from rowmill.executors.claims import Claims
 from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
 from rowmill.executors.stopping import Stop
@@ -77,12 +82,22 @@ class Worker:
         starts_slowly = opened.words.limits.starts_slowly
         self._valid: Buffer[Valid] = Buffer(LOOKAHEAD_BYTES if starts_slowly else VALID_BYTES)
         self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES + AHEAD_BYTES)
-        self._asking = Asking(job.engine, storage, self._feed, put=self._tasks.put, warm=warm)
+        self._asking = Asking(
+            job.engine,
+            storage,
+            self._feed,
+            put=self._tasks.put,
+            care=self._care(),
+            warm=warm,
+        )
+        self._caps = Caps(job.run, storage, stop)
         self._claims = Claims(storage, self._leases, self._tasks, opened, again)
         self._resumed = self._claims.resumed
         self.total = opened.cut.num_lines
         """Rows of the run as far as known: lines, less the blank ones met."""
         self._log = EventLog(storage, name)
+        self._notes: deque[Note] = deque()
+        """Told, and not in the event file yet: that has one writer."""
         self._began = self._checkpoint_at = self._told_at = time.monotonic()
         self.seconds = 0.0
         self._entered = self._rejected = 0
@@ -102,7 +117,8 @@ class Worker:
             self._begin_without_rows()
             return
         self._began = time.monotonic()
-        with self._leases:
+        self._caps.begin()
+        with self._leases, self._stop.draining():
             claims = self._claims.rows(
                 self._has_enough, lambda: self._is_over or bool(self._stop)
             )
@@ -138,6 +154,11 @@ class Worker:
     def engine_start_s(self) -> float:
         """How long the engines took to start."""
         return self._asking.start_s
+
+    @property
+    def cost(self) -> float:
+        """What the run has cost so far; 0 where no price is given."""
+        return self._caps.cost
 
     @property
     def has_work(self) -> bool:
@@ -272,8 +293,11 @@ class Worker:
         while self._feed.in_flight > 0 or (self._tasks.again and not self._stop):
             self._raise_errors(keeper)
             if self._stop and give_up_at is None:
-                give_up_at = time.monotonic() + self._drain_s()
+                give_up_at = time.monotonic() + self._job.run.drain_s
                 self._tell_stop()
+                self._asking.drain()
+            if self._stop and self._asking.is_over:
+                break
             if give_up_at is not None and time.monotonic() > give_up_at:
                 return
             if not self._stop:
@@ -288,13 +312,23 @@ class Worker:
         self._keep()
 
     def _tell_stop(self) -> None:
-        if self._listen is not None and self._drain_s():
-            rows, seconds = self._feed.in_flight, self._drain_s()
-            text = f"stopping: up to {seconds:g} s for {rows:,} rows in flight; Ctrl-C again to stop now"
-            self._listen(Note(text=text))
+        rows, seconds = self._feed.in_flight, self._job.run.drain_s
+        if seconds:
+            self._note(
+                f"stopping: up to {seconds:g} s for {rows:,} rows in flight; Ctrl-C again to stop now"
+            )
 
-    def _drain_s(self) -> float:
-        return 0.0 if self._stop.exit_code == 5 else self._job.run.drain_s
+    def _care(self) -> Care:
+        return msgspec.structs.replace(
+            care_of(self._job.run), tell=self._note, is_stopping=lambda: bool(self._stop)
+        )
+
+    def _note(self, text: str) -> None:
+        """Tell people; from any thread."""
+        note = Note(text=text)
+        self._notes.append(note)
+        if self._listen is not None:
+            self._listen(note)
 
     def _must_end(self, keeper: Keeper) -> bool:
         self._raise_errors(keeper)
@@ -307,23 +341,8 @@ class Worker:
                 raise error
 
     def _check_caps(self) -> None:
-        counts, max_hours = self._tasks.counts, self._job.run.max_hours
-        self._check_share(counts.failed - self._rejected, counts.done - self._rejected)
-        # Against all rows read: those that were found good are still to be answered.
-        self._check_share(self._rejected, self._entered)
-        if max_hours is not None and time.monotonic() - self._began > max_hours * 3600:
-            self._stop.ask(f"`run.max_hours` = {max_hours:g} reached", 5)
-
-    def _check_share(self, failed: int, rows: int) -> None:
-        config = self._job.run
-        if rows < config.max_failed_after or failed <= config.max_failed_share * rows:
-            return
-        top = self._tasks.counts.top_errors(1)[0]
-        reason = (
-            f"{failed} of {rows} rows failed, more than `run.max_failed_share` ="
-            f" {config.max_failed_share:g} allows; most often: {top[1]}"
-        )
-        self._stop.ask(reason, 5)
+        self._caps.gpus = self._asking.gpus
+        self._caps.check(self._tasks.counts, rejected=self._rejected, entered=self._entered)
 
     # -- keeping ------------------------------------------------------------------------
 
@@ -345,6 +364,8 @@ class Worker:
         if now - self._told_at < GAUGE_S:
             return
         self._told_at = now
+        while self._notes:
+            self._log.add(self._notes.popleft())
         event = progress_event(
             self._resumed,
             self._tasks.counts,

@@ -18,9 +18,9 @@ from typing import Any
 from jinja2 import TemplateError, TemplateSyntaxError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from rowmill.errors import ConfigError, InvalidRow
+from rowmill.sandbox import TOO_MUCH, Sandbox, TooMuch
 
 
 class _Generation(Extension):
@@ -38,7 +38,7 @@ class ChatTemplate:
     """A compiled chat template."""
 
     def __init__(self, source: str, named_tokens: Mapping[str, str], day: datetime) -> None:
-        environment = ImmutableSandboxedEnvironment(
+        environment = self._environment = Sandbox(
             trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
         )
         environment.filters["tojson"] = _tojson
@@ -79,13 +79,15 @@ class ChatTemplate:
         self, messages: Sequence[dict[str, Any]], tools: Any, *, add_generation_prompt: bool
     ) -> str:
         try:
-            return self._template.render(
-                messages=messages,
-                tools=tools,
-                documents=None,
-                add_generation_prompt=add_generation_prompt,
-                **self._named,
-            )
+            values = {
+                "messages": messages,
+                "tools": tools,
+                "documents": None,
+                "add_generation_prompt": add_generation_prompt,
+            }
+            return self._environment.text_of(self._template, {**values, **self._named})
+        except TooMuch as error:
+            raise InvalidRow(reason=f"the chat template {TOO_MUCH}") from error
         except TemplateError as error:
             reason = f"the chat template refuses the conversation: {error.message}"
             raise InvalidRow(reason=reason) from error

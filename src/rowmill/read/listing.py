@@ -274,7 +274,9 @@ class _Listing:
             parts = path.relative_to(root).parts
             if not asks_hidden and any(part.startswith((".", "_")) for part in parts[:-1]):
                 self.skipped["hidden files"] += 1
-            elif self._is_wanted(path, asks_hidden=asks_hidden):
+            elif self._is_wanted(path, asks_hidden=asks_hidden) and not self._leads_out(
+                path, _real(root)
+            ):
                 yield path
 
     def _cannot_list(self, error: OSError) -> None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from rowmill.errors import BadSource
 from rowmill.read import pieces
+from rowmill.read.bombs import refuse_bomb
 from rowmill.read.listing import Found
 from rowmill.read.opened import FileState, open_ranges, state_of
 from rowmill.read.slices import sliced
@@ -250,9 +251,9 @@ def _footer(path: str, size: int, mtime_ns: int, version: str) -> _Footer:
     """Read once for all shards of a file: with many row groups it is large."""
     import pyarrow.parquet as pq
 
-    del size, mtime_ns  # what is kept is of the file as it was then
+    del mtime_ns  # what is kept is of the file as it was then
     metadata = pq.read_metadata(open_ranges(path, version))
-    lengths: list[Any] = [
-        metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)
-    ]
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    refuse_bomb(path, packed=size, unpacked=max((g.total_byte_size for g in groups), default=0))
+    lengths: list[Any] = [group.num_rows for group in groups]
     return _Footer(path, version, metadata, np.cumsum([0, *lengths], dtype=np.int64))

@@ -1,7 +1,8 @@
 """A file as it is stored -> its text: gzip, Zstandard, bzip2 and xz taken off, by content, never by name.
 
 Promises: every member (frame, stream) of a packed file, or an error that names the file; zero bytes
-between members and behind the last are padding; the digest is that of the bytes as stored, all of them.
+between members and behind the last are padding; the digest is that of the bytes as stored, all of them;
+a file that becomes out of all proportion larger is refused.
 Knows nothing of: what the text says.
 Memory: 1 MiB, and what the format asks for (xz: its dictionary).
 """
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, Self, cast
 import xxhash
 
 from rowmill.errors import BadSource
+from rowmill.read.bombs import refuse_bomb
 from rowmill.read.opened import FileState, LocalFile, OpenFile, open_stream
 
 if TYPE_CHECKING:
@@ -172,6 +174,7 @@ class Text(_Peeked):
         self.container = container
         self._source: _Source
         self._wrong: tuple[type[Exception], ...] = ()
+        self._num_bytes = 0
         self._open_source()
 
     def __enter__(self) -> Self:
@@ -213,7 +216,7 @@ class Text(_Peeked):
     def _next(self, view: memoryview) -> int:
         words = _WORDS.get(self.container, "")
         try:
-            return self._source.readinto(view) or 0
+            num_bytes = self._source.readinto(view) or 0
         except EOFError as error:
             reason = f"`{self.stored.path}`: the compressed data ends early ({words}); get the file anew"
             raise BadSource(reason=reason) from error
@@ -223,6 +226,12 @@ class Text(_Peeked):
                 f" ({words}: {error}); get the file anew"
             )
             raise BadSource(reason=reason) from error
+        if self.container:
+            self._num_bytes += num_bytes
+            refuse_bomb(
+                self.stored.path, packed=self.stored.num_bytes, unpacked=self._num_bytes
+            )
+        return num_bytes
 
 
 class _Members:

@@ -2,17 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from rowmill.errors import ConfigError
+from rowmill.journal import Commit, generations
 from rowmill.read import read_spans
 from rowmill.report.run import View, open_view
+from rowmill.retries import read_retries
 from rowmill.rows import RESULT_PREFIX, Outcome, pack_key, unpack_key
+from rowmill.storage import NotThere
+from rowmill.write.segments import read_outcomes
 
 ID_COLUMNS = ("custom_id", "id")
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """An outcome that a later asking replaced."""
+
+    retry: int
+    """0: the first asking; N: the N-th retry."""
+    outcome: dict[str, Any]
+    settings: dict[str, Any]
+    """Those that the retry after it changed."""
+
+    def line(self) -> str:
+        """The generation for people."""
+        o = self.outcome
+        first = f"retry {self.retry}" if self.retry else "the first asking"
+        what = (
+            f"error {o['error_kind']}: {o['error']}" if o["status"] == "error" else o["status"]
+        )
+        if o["violation"]:
+            what += f", {o['violation']}"
+        changed = ", ".join(
+            f"`{name}` = {_shown(value)}" for name, value in self.settings.items()
+        )
+        then = f"; asked again with {changed}" if changed else "; asked again"
+        return f"before    {first}: {what}{then}"
+
+
+def _shown(value: Any) -> str:
+    return "its default" if value is None else msgspec.json.encode(value).decode()
 
 
 class Journey(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +62,8 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
     outcome: dict[str, Any] | None
     """Fields of the outcome; None where there is none yet."""
     segment: str
+    earlier: list[Generation] = []
+    """What it got before the retries that asked it again, oldest first."""
 
     def lines(self) -> Iterator[str]:
         """The journey for people."""
@@ -49,6 +86,8 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
         if o["violation"]:
             yield f"answer    {o['violation']}"
         yield f"write     {self.segment}"
+        for generation in self.earlier:
+            yield generation.line()
 
 
 def trace(output: str, row: str) -> Journey:
@@ -82,7 +121,28 @@ def _journey(view: View, key: int) -> Journey:
         else "open",
         outcome=_fields(outcome),
         segment=commit.segments[0].name if commit and commit.segments else "in an open segment",
+        earlier=list(_earlier(view, task, key)),
     )
+
+
+def _earlier(view: View, task: int, key: int) -> Iterator[Generation]:
+    """Outcomes that a later generation of the task does not have as they were."""
+    settings = {plan.number: plan.settings for plan in read_retries(view.storage)}
+    found = [
+        (number, _fields(_outcome_in(view, commit, key)))
+        for number, commit in generations(view.storage, task)
+    ]
+    for (number, outcome), (later, replaced) in pairwise(found):
+        if outcome is not None and outcome != replaced:
+            yield Generation(retry=number, outcome=outcome, settings=settings.get(later, {}))
+
+
+def _outcome_in(view: View, commit: Commit, key: int) -> Outcome | None:
+    parts = (part for ref in commit.segments for part in read_outcomes(view.storage, ref))
+    # A second retry once removed what only the first commit names.
+    with contextlib.suppress(NotThere):
+        return next((outcome for part in parts for outcome in part if outcome.key == key), None)
+    return None
 
 
 def _fields(outcome: Outcome | None) -> dict[str, Any] | None:

@@ -15,9 +15,9 @@ import msgspec
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError
 from jinja2.exceptions import SecurityError
 from jinja2.meta import find_undeclared_variables
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from rowmill.errors import ConfigError, InvalidRow
+from rowmill.sandbox import TOO_MUCH, Sandbox, TooMuch
 from rowmill.validate.lines import Columns, shown, value_of
 from rowmill.validate.once import refuse_repeated_inside
 
@@ -53,9 +53,10 @@ class JinjaPrompt:
     """A compiled `prompt_jinja`."""
 
     def __init__(self, text: str) -> None:
-        environment = ImmutableSandboxedEnvironment(
+        environment = Sandbox(
             undefined=StrictUndefined, finalize=_printed, keep_trailing_newline=True
         )
+        self._environment = environment
         environment.filters["tojson"] = _json_text
         try:
             self._template = environment.from_string(text)
@@ -80,7 +81,9 @@ class JinjaPrompt:
                 raise InvalidRow(reason=reason)
         values = {name: _value(raw, name) for name, raw in columns.items()}
         try:
-            return _split(self._template.render(values))
+            return _split(self._environment.text_of(self._template, values))
+        except TooMuch as error:
+            raise InvalidRow(reason=f"`prompt_jinja` {TOO_MUCH}") from error
         except _Null as error:
             reason = "`prompt_jinja` prints a null of this row, expected text"
             raise InvalidRow(reason=reason) from error

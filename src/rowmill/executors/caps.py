@@ -1,0 +1,127 @@
+"""How a run goes -> a word to stop, where it is better not gone on with: failures, hours, money, room on the disk.
+
+Promises: the first cap that is reached is told with its numbers and with what to change; a cap drains, as a signal does.
+Knows nothing of: engines, rows. The clock is given, so tests own time.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from rowmill import rundir
+from rowmill.config import RunConfig
+from rowmill.executors.stopping import Stop
+from rowmill.journal import Counts
+from rowmill.storage import LocalStorage, Storage
+
+STOPPED_EARLY = 5
+HOUR_S = 3600.0
+GIB = 2**30
+LARGE_DISK_GIB = 20
+"""From here on a gibibyte is kept free unless `run.min_free_gib` says otherwise."""
+LOOK_S = 1.0
+
+
+class Caps:
+    """The caps of one start."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        storage: Storage,
+        stop: Stop,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config, self._storage, self._stop, self._clock = config, storage, stop, clock
+        self._began = self._looked_at = clock()
+        self._earlier_s = seconds_before(storage) if config.gpu_hour_price else 0.0
+        self.gpus = 1
+        """GPUs that are paid for; set once they are known."""
+
+    def begin(self) -> None:
+        """The work begins now."""
+        self._began = self._clock()
+
+    @property
+    def cost(self) -> float:
+        """What this start and all before it have cost so far, at the price given; 0 without one."""
+        hours = (self._clock() - self._began + self._earlier_s) / HOUR_S
+        return hours * self.gpus * (self._config.gpu_hour_price or 0.0)
+
+    def check(self, counts: Counts, *, rejected: int, entered: int) -> None:
+        """Look at all of them.
+
+        Args:
+            counts: of this start.
+            rejected: rows among them that fell out before the engine.
+            entered: rows read so far.
+        """
+        self._check_share(counts, counts.failed - rejected, counts.done - rejected)
+        # Against all rows read: those that were found good are still to be answered.
+        self._check_share(counts, rejected, entered)
+        self._check_hours()
+        self._check_cost()
+        if self._clock() - self._looked_at >= LOOK_S:
+            self._looked_at = self._clock()
+            self._check_room()
+
+    def _check_share(self, counts: Counts, failed: int, rows: int) -> None:
+        config = self._config
+        if rows < config.max_failed_after or failed <= config.max_failed_share * rows:
+            return
+        top = counts.top_errors(1)[0]
+        self._ask(
+            f"{failed} of {rows} rows failed, more than `run.max_failed_share` ="
+            f" {config.max_failed_share:g} allows; most often: {top[1]}"
+        )
+
+    def _check_hours(self) -> None:
+        most = self._config.max_hours
+        if most is not None and self._clock() - self._began > most * HOUR_S:
+            self._ask(f"`run.max_hours` = {most:g} reached")
+
+    def _check_cost(self) -> None:
+        most = self._config.max_cost
+        if most is not None and self.cost >= most:
+            self._ask(
+                f"`run.max_cost` = {most:g} reached ({self.gpus} x {self._config.gpu_hour_price:g} an hour,"
+                " earlier starts counted in); raise it to go on"
+            )
+
+    def _check_room(self) -> None:
+        if not isinstance(self._storage, LocalStorage):
+            return
+        try:
+            total, _, free = shutil.disk_usage(self._storage.root)
+        except OSError:
+            return  # a write will say why, and with what
+        least = self._config.min_free_gib
+        if least is None:
+            least = 1.0 if total >= LARGE_DISK_GIB * GIB else 0.0
+        if free < least * GIB:
+            self._ask(
+                f"the disk of `{self._storage.root}` has {free / GIB:.2f} GiB left, less than"
+                f" `run.min_free_gib` = {least:g}; free some, and run the same command again"
+            )
+
+    def _ask(self, reason: str) -> None:
+        self._stop.ask(reason, STOPPED_EARLY)
+
+
+def seconds_before(storage: Storage) -> float:
+    """How long earlier workers of this run were at it, by the last moment in each one's events."""
+    return sum(_last_moment(storage.read(name)) for name in storage.list(rundir.EVENTS))
+
+
+def _last_moment(events: bytes) -> float:
+    for line in reversed(events.splitlines()):
+        try:
+            return float(msgspec.json.decode(line)["at"])
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+            continue  # cut short when its writer was killed
+    return 0.0

@@ -1,0 +1,51 @@
+"""A deliberate second asking, as it was planned: `plan/retry-N.json`.
+
+Promises: written once, before any row is asked again.
+Knows nothing of: outcomes, how rows are asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rowmill import rundir
+from rowmill.storage import Storage
+
+PLACES = ("source", "output.path")
+"""Where things lie is no setting of a retry."""
+
+
+class RetryPlan(msgspec.Struct, frozen=True):
+    """Which rows are asked again, and how."""
+
+    number: int
+    kinds: tuple[str, ...]
+    """Kinds of failure; none: all."""
+    tasks: list[int]
+    settings: dict[str, Any] = {}
+    """Settings that differ from the run's own, by dotted key; None: left to its default."""
+
+
+def read_retries(storage: Storage) -> list[RetryPlan]:
+    """All retries that were planned, in order."""
+    names = storage.list(rundir.RETRIES)
+    return [msgspec.json.decode(storage.read(name), type=RetryPlan) for name in names]
+
+
+def differing(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Settings of the job `new` that are not those of `old`, by dotted key."""
+    before, after = _flat(old), _flat(new)
+    names = sorted(before.keys() | after.keys())
+    return {n: after.get(n) for n in names if before.get(n) != after.get(n) and n not in PLACES}
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict) and name != "schema":
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
