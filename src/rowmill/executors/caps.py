@@ -40,8 +40,10 @@ class Caps:
         self._config, self._storage, self._stop, self._clock = config, storage, stop, clock
         self._began = self._looked_at = clock()
         self._earlier_s = seconds_before(storage) if config.gpu_hour_price else 0.0
-        self.gpus = 1
+        self.gpus = 1.0
         """GPUs that are paid for; set once they are known."""
+        self.worked_s: float | None = None
+        """Seconds of all workers together; None: there is one, and it works since `begin`."""
 
     def begin(self) -> None:
         """The work begins now."""
@@ -50,7 +52,8 @@ class Caps:
     @property
     def cost(self) -> float:
         """What this start and all before it have cost so far, at the price given; 0 without one."""
-        hours = (self._clock() - self._began + self._earlier_s) / HOUR_S
+        worked_s = self._clock() - self._began if self.worked_s is None else self.worked_s
+        hours = (worked_s + self._earlier_s) / HOUR_S
         return hours * self.gpus * (self._config.gpu_hour_price or 0.0)
 
     def check(self, counts: Counts, *, rejected: int, entered: int) -> None:
@@ -89,7 +92,7 @@ class Caps:
         most = self._config.max_cost
         if most is not None and self.cost >= most:
             self._ask(
-                f"`run.max_cost` = {most:g} reached ({self.gpus} x {self._config.gpu_hour_price:g} an hour,"
+                f"`run.max_cost` = {most:g} reached ({self.gpus:g} x {self._config.gpu_hour_price:g} an hour,"
                 " earlier starts counted in); raise it to go on"
             )
 

@@ -45,6 +45,10 @@ class Claims:
         commits = read_commits(storage)
         open_tasks = [task for task in range(opened.cut.num_tasks) if task not in commits]
         self.todo = open_tasks if again is None else list(again)
+        self.ahead: set[int] = set()
+        """Tasks claimed here that are not read to their end yet; whoever reads takes them out."""
+        self.most_ahead: int | None = None
+        """So many of them at most, where a run's tasks are to be shared evenly; None: as many as there is room for."""
         self.resumed = Counts()
         """Of outcomes that earlier starts wrote, as far as their tasks are committed or claimed by now."""
         for task in commits.keys() - set(self.todo):
@@ -63,8 +67,10 @@ class Claims:
         while todo and not is_over():
             left = []
             for task in todo:
-                while has_enough() and not is_over():
-                    time.sleep(ENOUGH_S)
+                if self._has_share():
+                    # What is read of them is planned now: the next task may go to another worker.
+                    yield None
+                self._wait_while(lambda: not is_over() and (has_enough() or self._has_share()))
                 if is_over():
                     return
                 epoch = self._leases.claim(task)
@@ -76,6 +82,13 @@ class Claims:
             if todo:
                 yield None
                 time.sleep(WAIT_S)
+
+    def _wait_while(self, must_wait: Callable[[], bool]) -> None:
+        while must_wait():
+            time.sleep(ENOUGH_S)
+
+    def _has_share(self) -> bool:
+        return self.most_ahead is not None and len(self.ahead) >= self.most_ahead
 
     def _claimed(self, task: int, epoch: int) -> TaskRows | None:
         """A task whose lease is ours; None where its last holder committed it before it let go."""
@@ -92,6 +105,7 @@ class Claims:
             return None
         self.resumed.merge(log.counts)
         self._tasks.open(log)
+        self.ahead.add(task)
         return TaskRows(task, list(self._places.task_slices(task)), set(log.done))
 
     def _open(self, task: int, epoch: int) -> TaskLog:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -32,7 +33,7 @@ from rowmill.executors.retrying import plan_retry
 from rowmill.executors.stopping import Stop
 from rowmill.executors.worker import Worker
 from rowmill.flow import calm_interpreter
-from rowmill.journal import Again, read_commits
+from rowmill.journal import Again, Counts, read_commits
 from rowmill.leases import claim_output
 from rowmill.pipeline import TaskRows
 from rowmill.publish import Done, publish
@@ -44,6 +45,39 @@ from rowmill.write.form import form_of
 MAX_SHOWN_ERRORS = 50
 OWN_HIDDEN = (".lock", ".tmp-", ".probe-")
 """How hidden files that are ours begin; others in the folder are the user's."""
+
+
+class Work(Protocol):
+    """What has been done, by a worker or by many, for the summary."""
+
+    @property
+    def total(self) -> int:
+        """Rows of the run as far as known."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """From the first row to the last outcome."""
+        ...
+
+    @property
+    def engine_start_s(self) -> float:
+        """How long engines took to start."""
+        ...
+
+    @property
+    def cost(self) -> float:
+        """What the run has cost so far."""
+        ...
+
+    @property
+    def new_counts(self) -> Counts:
+        """Counts over the outcomes of this start."""
+        ...
+
+    def all_counts(self) -> Counts:
+        """Counts over the whole run as far as known."""
+        ...
 
 
 def run(
@@ -84,7 +118,7 @@ def _run(
 ) -> Summary:
     storage = open_storage(job.output.path)
     check_places(job, storage)
-    existed = _has_run(storage)
+    existed = has_run(storage)
     if not existed:
         probe(storage)
     mine = token or new_token()
@@ -92,19 +126,24 @@ def _run(
     with claim_output(storage, token=mine, lease_s=job.run.lease_s) as owner:
         if owner.has_joined:
             return _run_owned(job, storage, mine, stop, listen, append=append, warm=warm)
-        _tidy(storage)
+        tidy(storage)
         try:
             return _run_owned(job, storage, mine, stop, listen, append=append, warm=warm)
         except ConfigError:
             # Still the owner: nobody else's traces are among these.
             if not existed and isinstance(storage, LocalStorage):
-                _remove_traces(storage, root_was_there)
+                remove_traces(storage, root_was_there)
             elif append:
                 _remove_strange_spools(storage)
             raise
 
 
-def _has_run(storage: Storage) -> bool:
+def has_run(storage: Storage) -> bool:
+    """Whether a run lies at the output.
+
+    Raises:
+        BadOutput: it cannot be looked at.
+    """
     try:
         return read_run(storage) is not None
     except StorageError as error:
@@ -127,7 +166,7 @@ def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None
         raise ConfigError(reason=f"`{job.output.path}` holds no run; there is nothing to retry")
     token = new_token()
     with Stop() as stop, claim_output(storage, token=token, lease_s=job.run.lease_s):
-        _tidy(storage)
+        tidy(storage)
         tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         again = plan_retry(storage, tuple(kinds), tree)
         return _run_owned(job, storage, token, stop, listen, again)
@@ -175,8 +214,8 @@ def _run_owned(
         publishing_ahead(storage, opened.cut, output, pays=pays) as ahead,
     ):
         worker.work()
-        done = _publish_if_whole(opened, storage, again, ahead)
-    return _summary(opened, storage, worker, stop, done)
+        done = publish_if_whole(opened, storage, again, ahead)
+    return summary(opened, storage, worker, stop, done)
 
 
 def worker_name() -> str:
@@ -204,9 +243,15 @@ def refuse_bad_rows(opened: Opened) -> None:
         raise ConfigError(reason=reason)
 
 
-def _publish_if_whole(
+def publish_if_whole(
     opened: Opened, storage: Storage, again: dict[int, Again] | None, ahead: Ahead | None
 ) -> Done | None:
+    """Write the results where all tasks are committed.
+
+    Raises:
+        InputChanged: what the results are joined with is no longer what was asked.
+        StorageError: they cannot be written.
+    """
     names = storage.list(rundir.COMMITS)
     wanted = [rundir.commit(task, one.retry) for task, one in (again or {}).items()]
     commits = read_commits(storage)
@@ -233,11 +278,12 @@ def _schema_text(job: Job) -> str:
     return msgspec.json.encode(schema).decode() if schema else ""
 
 
-def _summary(
-    opened: Opened, storage: Storage, worker: Worker, stop: Stop, done: Done | None
+def summary(
+    opened: Opened, storage: Storage, work: Work, stop: Stop, done: Done | None
 ) -> Summary:
-    counts = done.counts if done else worker.all_counts()
-    total = counts.done if done else worker.total
+    """How the run ended, published or not."""
+    counts = done.counts if done else work.all_counts()
+    total = counts.done if done else work.total
     exit_code = stop.exit_code or (4 if counts.failed else 0)
     return Summary(
         total=total,
@@ -248,13 +294,13 @@ def _summary(
         prompt_tokens=counts.prompt_tokens,
         cached_tokens=counts.cached_tokens,
         output_tokens=counts.output_tokens,
-        asked=worker.new_counts.done,
-        new_tokens=worker.new_counts.prompt_tokens + worker.new_counts.output_tokens,
+        asked=work.new_counts.done,
+        new_tokens=work.new_counts.prompt_tokens + work.new_counts.output_tokens,
         truncated=counts.truncated,
         violations=counts.violations,
-        seconds=worker.seconds,
-        engine_start_s=worker.engine_start_s,
-        cost=worker.cost,
+        seconds=work.seconds,
+        engine_start_s=work.engine_start_s,
+        cost=work.cost,
         output=opened.words.job.output.path,
         results=[part.name for part in done.parts] if done else [],
         errors=counts.top_errors(MAX_SHOWN_ERRORS),
@@ -263,7 +309,7 @@ def _summary(
     )
 
 
-def _tidy(storage: Storage) -> None:
+def tidy(storage: Storage) -> None:
     """Clear away what a killed owner left: engines without a parent, half-written files."""
     for name in storage.list(rundir.ENGINES):
         path = storage.path(name)
@@ -281,7 +327,7 @@ def _remove_strange_spools(storage: Storage) -> None:
             storage.remove(name)
 
 
-def _remove_traces(storage: LocalStorage, root_was_there: bool) -> None:
+def remove_traces(storage: LocalStorage, root_was_there: bool) -> None:
     """A job that was refused before its run existed leaves nothing."""
     root = storage.root
     for path in sorted(root.rglob("*"), reverse=True):

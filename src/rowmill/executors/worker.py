@@ -71,7 +71,7 @@ class Worker:
         job = opened.words.job
         self._opened, self._storage, self._name = opened, storage, name
         self._job, self._stop, self._listen = job, stop, listen
-        self._tasks = OpenTasks(opened.places, name)
+        self.tasks = OpenTasks(opened.places, name)
         self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
         self._stations = stations_of(opened)
         self._feed = Feed(
@@ -86,13 +86,13 @@ class Worker:
             job.engine,
             storage,
             self._feed,
-            put=self._tasks.put,
+            put=self.tasks.put,
             care=self._care(),
             warm=warm,
         )
         self._caps = Caps(job.run, storage, stop)
-        self._claims = Claims(storage, self._leases, self._tasks, opened, again)
-        self._resumed = self._claims.resumed
+        self.claims = Claims(storage, self._leases, self.tasks, opened, again)
+        self._resumed = self.claims.resumed
         self.total = opened.cut.num_lines
         """Rows of the run as far as known: lines, less the blank ones met."""
         self._log = EventLog(storage, name)
@@ -119,12 +119,12 @@ class Worker:
         self._began = time.monotonic()
         self._caps.begin()
         with self._leases, self._stop.draining():
-            claims = self._claims.rows(
+            claims = self.claims.rows(
                 self._has_enough, lambda: self._is_over or bool(self._stop)
             )
-            fill(self._valid, self._stations.validated(claims), _size_of, name="rowmill-read")
+            fill(self._valid, self._stations.validated(claims), _weight_of, name="rowmill-read")
             planned = chain.from_iterable(map(self._stations.planned, drain(self._valid)))
-            fill(self._buffer, planned, _bytes_of, name="rowmill-measure")
+            fill(self._buffer, planned, _weight_of, name="rowmill-measure")
             keeper = None
             try:
                 self._check_first_rows()
@@ -139,7 +139,7 @@ class Worker:
                 if keeper is not None:
                     keeper.stop()
                 is_other_input = isinstance(sys.exception(), InputChanged)
-                self._tasks.discard() if is_other_input else self._tasks.close()
+                self.tasks.discard() if is_other_input else self.tasks.close()
                 self._log.close()
                 self.seconds = time.monotonic() - self._began - self.engine_start_s
 
@@ -163,18 +163,18 @@ class Worker:
     @property
     def has_work(self) -> bool:
         """Whether any task is left to do."""
-        return bool(self._claims.todo)
+        return bool(self.claims.todo)
 
     @property
     def new_counts(self) -> Counts:
         """Counts over the outcomes of this start."""
-        return self._tasks.counts
+        return self.tasks.counts
 
     def all_counts(self) -> Counts:
         """Counts over the whole run as this worker knows it."""
         counts = Counts()
         counts.merge(self._resumed)
-        counts.merge(self._tasks.counts)
+        counts.merge(self.tasks.counts)
         return counts
 
     # -- reading ahead ------------------------------------------------------------------
@@ -257,17 +257,18 @@ class Worker:
 
     def _enter(self, window: Window, keeper: Keeper) -> None:
         """Note a window's rejects, copies and ends of tasks before its rows are asked."""
-        self._tasks.await_copies(window.plan)
+        self.tasks.await_copies(window.plan)
         self._entered += window.num_rows
         if window.rejects:
-            self._tasks.put(pack(window.rejects))
+            self.tasks.put(pack(window.rejects))
             self._rejected += len(window.rejects)
         for task, num_rows in window.ends:
             lines = sum(
                 stop - first for _, first, stop in self._opened.places.task_slices(task)
             )
             self.total -= lines - num_rows
-            self._tasks.expect(task, num_rows)
+            self.claims.ahead.discard(task)
+            self.tasks.expect(task, num_rows)
         if window.ends:
             keeper.nudge()
 
@@ -284,13 +285,13 @@ class Worker:
 
     def _ask_again(self) -> None:
         """Ask rows that were to copy one that failed in passing."""
-        while self._tasks.again and self._asking.is_on:
-            self._asking.ask(self._tasks.again.popleft())
+        while self.tasks.again and self._asking.is_on:
+            self._asking.ask(self.tasks.again.popleft())
 
     def _settle(self, keeper: Keeper) -> None:
         """Wait for what is in flight: to the end, or as long as a drain may take."""
         give_up_at = None
-        while self._feed.in_flight > 0 or (self._tasks.again and not self._stop):
+        while self._feed.in_flight > 0 or (self.tasks.again and not self._stop):
             self._raise_errors(keeper)
             if self._stop and give_up_at is None:
                 give_up_at = time.monotonic() + self._job.run.drain_s
@@ -342,21 +343,21 @@ class Worker:
 
     def _check_caps(self) -> None:
         self._caps.gpus = self._asking.gpus
-        self._caps.check(self._tasks.counts, rejected=self._rejected, entered=self._entered)
+        self._caps.check(self.tasks.counts, rejected=self._rejected, entered=self._entered)
 
     # -- keeping ------------------------------------------------------------------------
 
     def _keep(self) -> None:
         """Commit whole tasks, checkpoint in time, tell how far the run is."""
-        whole = self._tasks.whole_tasks()
+        whole = self.tasks.whole_tasks()
         check_input(self._opened, whole)
         for task in whole:
-            self._tasks.commit(task)
+            self.tasks.commit(task)
             self._leases.release(task)
         now = time.monotonic()
         if now - self._checkpoint_at >= self._job.run.checkpoint_s:
             self._checkpoint_at = now
-            self._tasks.checkpoint()
+            self.tasks.checkpoint()
         self._tell(now)
 
     def _tell(self, now: float) -> None:
@@ -368,7 +369,7 @@ class Worker:
             self._log.add(self._notes.popleft())
         event = progress_event(
             self._resumed,
-            self._tasks.counts,
+            self.tasks.counts,
             total=self.total,
             seconds=now - self._began - self.engine_start_s,
             queues=self._queues(),
@@ -384,14 +385,10 @@ class Worker:
             "in_flight_target": self._feed.target_rows,
             "in_flight": self._feed.in_flight,
             "child_waiting_batches": sum(gauge.waiting for gauge in self._asking.gauges),
-            "copies_waiting": self._tasks.num_waiting_copies,
+            "copies_waiting": self.tasks.num_waiting_copies,
             **engine_queues(self._asking.gauges),
         }
 
 
-def _size_of(valid: Valid) -> float:
-    return valid.num_bytes + 1.0
-
-
-def _bytes_of(window: Window) -> float:
-    return window.num_bytes + 1.0
+def _weight_of(piece: Valid | Window) -> float:
+    return piece.num_bytes + 1.0
