@@ -268,12 +268,13 @@ def publish_if_whole(
         prefix=opened.record.prefix,
         part_bytes=opened.words.job.output.part_bytes,
         form=form_of(opened.words.job.output, opened.cut.shards),
-        answers=_schema_text(opened.words.job),
+        answers=schema_text(opened.words.job),
         written=ahead.parts if ahead is not None else None,
     )
 
 
-def _schema_text(job: Job) -> str:
+def schema_text(job: Job) -> str:
+    """JSON Schema that the job holds its answers to; empty for none."""
     schema = job.sampling.schema_
     return msgspec.json.encode(schema).decode() if schema else ""
 

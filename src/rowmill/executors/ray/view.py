@@ -35,6 +35,8 @@ def progress_of(
     """
     ok = ledger.counts.ok + sum(look.open_ok for look in living)
     failed = ledger.counts.failed + sum(look.open_failed for look in living)
+    # A worker that is dead and not known to be is counted beside the one that goes on with its tasks.
+    ok = min(ok, max(ledger.total - failed, 0))
     both = [*living, *ended]
     return Progress(
         done=ok + failed,
