@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from rowmill import rundir
 from rowmill.errors import StorageError
 from rowmill.executors.opening import Opened
+from rowmill.executors.slots import Slot
 from rowmill.journal import Again, Counts, TaskLog, read_commits
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
@@ -33,46 +34,63 @@ class Claims:
         tasks: OpenTasks,
         opened: Opened,
         again: dict[int, Again] | None,
+        slot: Slot,
     ) -> None:
         """Look at what is done.
 
         Args:
             tasks: where the logs of claimed tasks go.
+            slot: which tasks come first, and how long to wait for those of others.
             again: tasks whose failed rows are asked once more, and no others are done; None: those not committed.
         """
         self._storage, self._leases, self._tasks = storage, leases, tasks
-        self._places, self._again = opened.places, again or {}
+        self._places, self._again, self._slot = opened.places, again or {}, slot
         commits = read_commits(storage)
         open_tasks = [task for task in range(opened.cut.num_tasks) if task not in commits]
-        self.todo = open_tasks if again is None else list(again)
+        self.todo = slot.arranged(open_tasks if again is None else list(again))
+        self.num_left = len(self.todo)
+        """Tasks that were left to claim when they were last gone through."""
         self.resumed = Counts()
         """Of outcomes that earlier starts wrote, as far as their tasks are committed or claimed by now."""
         for task in commits.keys() - set(self.todo):
             self.resumed.merge(commits[task].counts)
 
     def rows(
-        self, has_enough: Callable[[], bool], is_over: Callable[[], bool]
+        self,
+        has_enough: Callable[[], bool],
+        is_over: Callable[[], bool],
+        is_busy: Callable[[], bool],
     ) -> Iterator[TaskRows | None]:
         """The rows left to do, task by task; None while others hold all that is left.
 
         Args:
             has_enough: whether the next task is better left to others for now.
             is_over: whether no more are wanted.
+            is_busy: whether rows of earlier tasks are still being answered.
         """
         todo = self.todo
+        idle_since = time.monotonic()
         while todo and not is_over():
             left = []
+            self.num_left = len(todo)
             for task in todo:
                 while has_enough() and not is_over():
                     time.sleep(ENOUGH_S)
                 if is_over():
                     return
                 epoch = self._leases.claim(task)
+                self.num_left -= 1
                 if epoch is None:
                     left.append(task)
                 elif rows := self._claimed(task, epoch):
                     yield rows
+                    idle_since = time.monotonic()
             todo = [task for task in left if not self._is_committed(task)]
+            now = time.monotonic()
+            if is_busy():
+                idle_since = now
+            if now - idle_since > self._slot.patience_s:
+                return
             if todo:
                 yield None
                 time.sleep(WAIT_S)
