@@ -176,11 +176,30 @@ def cut(shards: list[Shard], *, num_lines: int, task_rows: int | None) -> Cut:
 
 
 def write_run(storage: Storage, record: Record, cut_: Cut) -> None:
-    """Write the cut, then `run.json`: a run exists once that is there."""
+    """Write the cut, then `run.json`: a run exists once that is there.
+
+    Workers that begin a run at the same moment cut it alike, as long as they see the same files; the first one's counts.
+
+    Raises:
+        RunMismatch: another worker began it over other files.
+    """
     tasks = Tasks(task_rows=cut_.task_rows, num_lines=cut_.num_lines)
     storage.replace(rundir.SHARDS, msgspec.json.Encoder().encode_lines(cut_.shards))
     storage.replace(rundir.TASKS, msgspec.json.encode(tasks))
-    storage.replace(rundir.RUN, msgspec.json.format(msgspec.json.encode(record), indent=1))
+    if storage.create(rundir.RUN, msgspec.json.format(msgspec.json.encode(record), indent=1)):
+        return
+    found = read_run(storage)
+    if found is None or _shape(*found) != _shape(record, cut_):
+        reason = (
+            f"`{storage.url}`: another worker began this run over other files, or with other settings,"
+            " at the same moment; see that the input stands still and run again"
+        )
+        raise RunMismatch(reason=reason, keys=["source"])
+
+
+def _shape(record: Record, cut_: Cut) -> tuple[object, ...]:
+    files = [msgspec.structs.replace(file, spool="") for file in record.files]
+    return files, record.identity, cut_.task_rows, cut_.num_lines
 
 
 def read_run(storage: Storage) -> tuple[Record, Cut] | None:

@@ -12,6 +12,7 @@ from rowmill import __version__
 from rowmill.cli.bench import bench
 from rowmill.cli.front import Front
 from rowmill.cli.look import export, status, trace
+from rowmill.cli.slot import worker
 from rowmill.cli.voice import say
 from rowmill.cli.work import check, retry, run
 
@@ -41,5 +42,5 @@ def main(ctx: click.Context) -> int:
     return REFUSED
 
 
-for command in (bench, check, export, retry, run, status, trace):
+for command in (bench, check, export, retry, run, status, trace, worker):
     main.add_command(command)

@@ -103,10 +103,10 @@ def run(
         say(
             "no model is named: the demo model SmolLM2-135M-Instruct answers; name one with `--model`"
         )
-    return _told(lambda listen: run_job(job, listen=listen, token=join, append=append))
+    return told(lambda listen: run_job(job, listen=listen, token=join, append=append))
 
 
-def _told(work: Callable[[Listener], Summary]) -> int:
+def told(work: Callable[[Listener], Summary]) -> int:
     """Do the work, show its progress and its end; the exit code."""
     from rowmill.progress import open_progress, summary_lines
 
@@ -149,7 +149,7 @@ def retry(output: str, kinds: tuple[str, ...], sets: tuple[str, ...]) -> int:
 
     settings = {**stored_job(open_storage(output)), "output.path": output}
     job = load_job(None, settings=settings, sets=sets, check_options=_engine_mistakes)
-    return _told(lambda listen: retry_here(job, kinds=kinds, listen=listen))
+    return told(lambda listen: retry_here(job, kinds=kinds, listen=listen))
 
 
 @click.command()

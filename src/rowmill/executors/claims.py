@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from rowmill import rundir
 from rowmill.errors import StorageError
 from rowmill.executors.opening import Opened
+from rowmill.executors.slots import Slot
 from rowmill.journal import Again, Counts, TaskLog, read_commits
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
@@ -33,18 +34,22 @@ class Claims:
         tasks: OpenTasks,
         opened: Opened,
         again: dict[int, Again] | None,
+        slot: Slot,
     ) -> None:
         """Look at what is done.
 
         Args:
             tasks: where the logs of claimed tasks go.
+            slot: which tasks come first, and how long to wait for those of others.
             again: tasks whose failed rows are asked once more, and no others are done; None: those not committed.
         """
         self._storage, self._leases, self._tasks = storage, leases, tasks
-        self._places, self._again = opened.places, again or {}
+        self._places, self._again, self._slot = opened.places, again or {}, slot
         commits = read_commits(storage)
         open_tasks = [task for task in range(opened.cut.num_tasks) if task not in commits]
-        self.todo = open_tasks if again is None else list(again)
+        self.todo = slot.arranged(open_tasks if again is None else list(again))
+        self.num_left = len(self.todo)
+        """Tasks that were left to claim when they were last gone through."""
         self.ahead: set[int] = set()
         """Tasks claimed here that are not read to their end yet; whoever reads takes them out."""
         self.most_ahead: int | None = None
@@ -55,35 +60,57 @@ class Claims:
             self.resumed.merge(commits[task].counts)
 
     def rows(
-        self, has_enough: Callable[[], bool], is_over: Callable[[], bool]
+        self,
+        has_enough: Callable[[], bool],
+        is_over: Callable[[], bool],
+        is_busy: Callable[[], bool],
     ) -> Iterator[TaskRows | None]:
         """The rows left to do, task by task; None while others hold all that is left.
 
         Args:
             has_enough: whether the next task is better left to others for now.
             is_over: whether no more are wanted.
+            is_busy: whether rows of earlier tasks are still being answered.
         """
         todo = self.todo
+        idle_since = time.monotonic()
         while todo and not is_over():
-            left = []
+            left: list[int] = []
+            self.num_left = len(todo)
             for task in todo:
-                if self._has_share():
-                    # What is read of them is planned now: the next task may go to another worker.
-                    yield None
-                self._wait_while(lambda: not is_over() and (has_enough() or self._has_share()))
+                yield from self._turn(
+                    lambda: not is_over() and (has_enough() or self._has_share())
+                )
                 if is_over():
                     return
-                epoch = self._leases.claim(task)
-                if epoch is None:
-                    left.append(task)
-                elif rows := self._claimed(task, epoch):
+                rows = self._claim(task, left)
+                if rows is not None:
                     yield rows
+                    idle_since = time.monotonic()
             todo = [task for task in left if not self._is_committed(task)]
+            now = time.monotonic()
+            if is_busy():
+                idle_since = now
+            if now - idle_since > self._slot.patience_s:
+                return
             if todo:
                 yield None
                 time.sleep(WAIT_S)
 
-    def _wait_while(self, must_wait: Callable[[], bool]) -> None:
+    def _claim(self, task: int, left: list[int]) -> TaskRows | None:
+        """A task's rows, where it can be had; one that another holds goes to `left`."""
+        epoch = self._leases.claim(task)
+        self.num_left -= 1
+        if epoch is None:
+            left.append(task)
+            return None
+        return self._claimed(task, epoch)
+
+    def _turn(self, must_wait: Callable[[], bool]) -> Iterator[None]:
+        """Wait for the turn of the next task."""
+        if self._has_share():
+            # What is read of those held is planned now: the next may go to another worker.
+            yield None
         while must_wait():
             time.sleep(ENOUGH_S)
 

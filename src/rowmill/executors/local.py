@@ -8,9 +8,8 @@ Knows nothing of: what rows say.
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -22,6 +21,7 @@ from rowmill.engines import orphans
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import BadOutput, ConfigError, InputChanged, StorageError
 from rowmill.events import Listener, Note, Summary
+from rowmill.executors.claims import WAIT_S
 from rowmill.executors.opening import (
     Opened,
     new_token,
@@ -30,11 +30,12 @@ from rowmill.executors.opening import (
 )
 from rowmill.executors.placing import check_places
 from rowmill.executors.retrying import plan_retry
+from rowmill.executors.slots import ALONE, Slot, pod_name
 from rowmill.executors.stopping import Stop
 from rowmill.executors.worker import Worker
 from rowmill.flow import calm_interpreter
 from rowmill.journal import Again, Counts, read_commits
-from rowmill.leases import claim_output
+from rowmill.leases import Leases, claim_output
 from rowmill.pipeline import TaskRows
 from rowmill.publish import Done, publish
 from rowmill.read.source import changed
@@ -87,6 +88,7 @@ def run(
     token: str = "",
     append: bool = False,
     warm: WarmFleet | None = None,
+    slot: Slot = ALONE,
 ) -> Summary:
     """Run a job to its end, or to a stop that can be resumed.
 
@@ -94,6 +96,7 @@ def run(
         append: files that the run at the output does not know join it; only their rows are asked.
         listen: told of progress, from threads of the run.
         warm: engines of the job's settings that are open already; they stay open.
+        slot: which of several workers with `token` this one is.
         token: of a run that lives already: join it as a further worker.
 
     Raises:
@@ -104,18 +107,22 @@ def run(
         reason = "`--append` and `--join` exclude each other: let the files join first, then join without `--append`"
         raise ConfigError(reason=reason)
     with Stop() as stop:
-        return _run(job, stop, listen=listen, token=token, append=append, warm=warm)
+        how = _How(listen=listen, append=append, warm=warm, slot=slot)
+        return _run(job, stop, token, how)
 
 
-def _run(
-    job: Job,
-    stop: Stop,
-    *,
-    listen: Listener | None,
-    token: str,
-    append: bool,
-    warm: WarmFleet | None,
-) -> Summary:
+class _How(msgspec.Struct, frozen=True, kw_only=True):
+    """What a start is asked beside its job."""
+
+    listen: Listener | None
+    append: bool = False
+    warm: WarmFleet | None = None
+    slot: Slot = ALONE
+    again: dict[int, Again] | None = None
+    """Tasks whose failed rows are asked once more."""
+
+
+def _run(job: Job, stop: Stop, token: str, how: _How) -> Summary:
     storage = open_storage(job.output.path)
     check_places(job, storage)
     existed = has_run(storage)
@@ -125,15 +132,15 @@ def _run(
     root_was_there = isinstance(storage, LocalStorage) and storage.root.exists()
     with claim_output(storage, token=mine, lease_s=job.run.lease_s) as owner:
         if owner.has_joined:
-            return _run_owned(job, storage, mine, stop, listen, append=append, warm=warm)
+            return _run_owned(job, storage, mine, stop, how)
         tidy(storage)
         try:
-            return _run_owned(job, storage, mine, stop, listen, append=append, warm=warm)
+            return _run_owned(job, storage, mine, stop, how)
         except ConfigError:
-            # Still the owner: nobody else's traces are among these.
-            if not existed and isinstance(storage, LocalStorage):
+            # Still the owner, and nobody was to join: nobody else's traces are among these.
+            if not existed and how.slot.is_alone and isinstance(storage, LocalStorage):
                 remove_traces(storage, root_was_there)
-            elif append:
+            elif how.append:
                 _remove_strange_spools(storage)
             raise
 
@@ -169,26 +176,17 @@ def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None
         tidy(storage)
         tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         again = plan_retry(storage, tuple(kinds), tree)
-        return _run_owned(job, storage, token, stop, listen, again)
+        return _run_owned(job, storage, token, stop, _How(listen=listen, again=again))
 
 
-def _run_owned(
-    job: Job,
-    storage: Storage,
-    token: str,
-    stop: Stop,
-    listen: Listener | None,
-    again: dict[int, Again] | None = None,
-    *,
-    append: bool = False,
-    warm: WarmFleet | None = None,
-) -> Summary:
+def _run_owned(job: Job, storage: Storage, token: str, stop: Stop, how: _How) -> Summary:
+    again, listen = how.again, how.listen
     opened = open_run(
         job,
         storage,
         token=token,
         is_retry=again is not None,
-        append=append,
+        append=how.append,
         listen=listen,
     )
     if opened.words.job.validate_.strict and opened.is_new:
@@ -196,31 +194,49 @@ def _run_owned(
     worker = Worker(
         opened,
         storage,
-        name=worker_name(),
+        name=pod_name(),
         token=token,
         stop=stop,
         listen=listen,
         again=again,
-        warm=warm,
+        warm=how.warm,
+        slot=how.slot,
     )
-    if append and listen is not None and not worker.has_work:
+    if how.append and listen is not None and not worker.has_work:
         # With work, they are told beside the plan.
         for note in opened.notes:
             listen(Note(text=note))
     output = opened.words.job.output
-    pays = again is None and worker.has_work and not opened.cut.additions
+    pays = how.slot.is_alone and again is None and worker.has_work and not opened.cut.additions
     with (
         calm_interpreter(),
         publishing_ahead(storage, opened.cut, output, pays=pays) as ahead,
     ):
         worker.work()
-        done = publish_if_whole(opened, storage, again, ahead)
+        done = None
+        if is_whole(opened, storage, again):
+            with _publisher(opened, storage, token, how.slot) as may_publish:
+                done = publish_run(opened, storage, ahead) if may_publish else None
     return summary(opened, storage, worker, stop, done)
 
 
-def worker_name() -> str:
-    """Host and process: unique among live workers of a run."""
-    return f"{socket.gethostname()}-{os.getpid()}"
+@contextlib.contextmanager
+def _publisher(opened: Opened, storage: Storage, token: str, slot: Slot) -> Iterator[bool]:
+    """Whether this worker is the one that publishes: of several that see the last commit, one does.
+
+    Should it die, who is started in its place, or waits here, takes over.
+    """
+    if slot.is_alone:
+        yield True
+        return
+    lease_s = opened.words.job.run.lease_s
+    with Leases(storage, worker=pod_name(), token=token, lease_s=lease_s) as leases:
+        give_up_at = time.monotonic() + slot.patience_s
+        while (epoch := leases.claim(opened.cut.num_tasks)) is None:
+            if time.monotonic() > give_up_at:
+                break
+            time.sleep(WAIT_S)
+        yield epoch is not None
 
 
 def refuse_bad_rows(opened: Opened) -> None:
@@ -243,28 +259,27 @@ def refuse_bad_rows(opened: Opened) -> None:
         raise ConfigError(reason=reason)
 
 
-def publish_if_whole(
-    opened: Opened, storage: Storage, again: dict[int, Again] | None, ahead: Ahead | None
-) -> Done | None:
-    """Write the results where all tasks are committed.
-
-    Raises:
-        InputChanged: what the results are joined with is no longer what was asked.
-        StorageError: they cannot be written.
-    """
+def is_whole(opened: Opened, storage: Storage, again: dict[int, Again] | None = None) -> bool:
+    """Whether all tasks are committed, and those that are asked again anew."""
     names = storage.list(rundir.COMMITS)
     wanted = [rundir.commit(task, one.retry) for task, one in (again or {}).items()]
-    commits = read_commits(storage)
-    if len(commits) < opened.cut.num_tasks or not set(wanted) <= set(names):
-        return None
+    return set(wanted) <= set(names) and len(read_commits(storage)) >= opened.cut.num_tasks
+
+
+def publish_run(opened: Opened, storage: Storage, ahead: Ahead | None) -> Done:
+    """Write the results of a run that is whole.
+
+    Raises:
+        InputChanged: what they are joined with is no longer what was asked.
+        StorageError: they cannot be written.
+    """
     moved = changed(opened.record.files)
     if moved:
         raise InputChanged(path=next(iter(moved)))
-    every = list(commits.values())
     return publish(
         storage,
         opened.cut,
-        every,
+        list(read_commits(storage).values()),
         prefix=opened.record.prefix,
         part_bytes=opened.words.job.output.part_bytes,
         form=form_of(opened.words.job.output, opened.cut.shards),

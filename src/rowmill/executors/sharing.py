@@ -18,8 +18,8 @@ import msgspec
 from rowmill.config import Job
 from rowmill.errors import EngineDied, RowmillError
 from rowmill.events import Note, Progress
-from rowmill.executors.local import worker_name
 from rowmill.executors.opening import open_run
+from rowmill.executors.slots import Slot, pod_name
 from rowmill.executors.stopping import Stop
 from rowmill.executors.worker import Worker
 from rowmill.flow import calm_interpreter
@@ -65,18 +65,19 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 class Share:
     """One worker of a run."""
 
-    def __init__(self, job: Job, *, token: str, most_ahead: int) -> None:
+    def __init__(self, job: Job, *, token: str, slot: Slot, most_ahead: int) -> None:
         """Prepare; nothing is opened yet.
 
         Args:
             token: of the run, which lives.
+            slot: which tasks come first.
             most_ahead: see `Claims.most_ahead`.
         """
         # The owner has checked the first rows, and counts hours and money over all workers.
         run = job.run.model_copy(update={"max_hours": None, "max_cost": None})
         validating = job.validate_.model_copy(update={"first_rows": 0, "strict": False})
         self._job = job.model_copy(update={"run": run, "validate_": validating})
-        self._token, self._most_ahead = token, most_ahead
+        self._token, self._slot, self._most_ahead = token, slot, most_ahead
         self._stop = Stop()
         self._worker: Worker | None = None
         self._last = Progress(done=0, ok=0, failed=0, total=0)
@@ -140,10 +141,11 @@ class Share:
             worker = Worker(
                 opened,
                 storage,
-                name=worker_name(),
+                name=pod_name(),
                 token=self._token,
                 stop=self._stop,
                 listen=self._hear,
+                slot=self._slot,
             )
             worker.claims.most_ahead = self._most_ahead
             self._worker, self._began = worker, time.monotonic()

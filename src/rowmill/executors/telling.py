@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rowmill.engines.channel import Gauge
 from rowmill.events import Progress
+from rowmill.feed import Feed
 from rowmill.journal import Counts
 
 
@@ -33,7 +34,17 @@ def progress_event(
     )
 
 
-def engine_queues(gauges: Sequence[Gauge]) -> dict[str, float]:
+def queues(feed: Feed, gauges: Sequence[Gauge]) -> dict[str, float]:
+    """What waits between stations: the fullest one names the bottleneck behind it."""
+    return {
+        "in_flight_target": feed.target_rows,
+        "in_flight": feed.in_flight,
+        "child_waiting_batches": sum(gauge.waiting for gauge in gauges),
+        **_engine_queues(gauges),
+    }
+
+
+def _engine_queues(gauges: Sequence[Gauge]) -> dict[str, float]:
     """What engines say of their own queues and caches; empty where they say nothing. Shares are means over replicas."""
     told = [g for g in gauges if g.running or g.kv_use or g.preemptions]
     if not told:

@@ -24,8 +24,9 @@ from rowmill.executors.asking import Asking
 from rowmill.executors.caps import Caps
 from rowmill.executors.claims import Claims
 from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
+from rowmill.executors.slots import ALONE, Slot
 from rowmill.executors.stopping import Stop
-from rowmill.executors.telling import engine_queues, progress_event
+from rowmill.executors.telling import progress_event, queues
 from rowmill.feed import Feed
 from rowmill.flow import Buffer, Keeper, drain, fill
 from rowmill.journal import Again, Counts
@@ -61,16 +62,20 @@ class Worker:
         listen: Listener | None,
         again: dict[int, Again] | None = None,
         warm: WarmFleet | None = None,
+        slot: Slot = ALONE,
     ) -> None:
         """Prepare the work.
 
         Args:
             again: the tasks whose failed rows are asked once more, and no others are done.
             warm: engines that are open already, and stay so.
+            slot: which of several workers this one is.
         """
         job = opened.words.job
         self._opened, self._storage, self._name = opened, storage, name
         self._job, self._stop, self._listen = job, stop, listen
+        self._slot, first_rows = slot, min(job.validate_.first_rows, opened.cut.num_lines)
+        self._first_rows = slot.share(first_rows)
         self.tasks = OpenTasks(opened.places, name)
         self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
         self._stations = stations_of(opened)
@@ -91,7 +96,7 @@ class Worker:
             warm=warm,
         )
         self._caps = Caps(job.run, storage, stop)
-        self.claims = Claims(storage, self._leases, self.tasks, opened, again)
+        self.claims = Claims(storage, self._leases, self.tasks, opened, again, slot)
         self._resumed = self.claims.resumed
         self.total = opened.cut.num_lines
         """Rows of the run as far as known: lines, less the blank ones met."""
@@ -120,7 +125,9 @@ class Worker:
         self._caps.begin()
         with self._leases, self._stop.draining():
             claims = self.claims.rows(
-                self._has_enough, lambda: self._is_over or bool(self._stop)
+                self._has_enough,
+                lambda: self._is_over or bool(self._stop),
+                lambda: self._feed.in_flight > 0 or self._stations.num_read > self._entered,
             )
             fill(self._valid, self._stations.validated(claims), _weight_of, name="rowmill-read")
             planned = chain.from_iterable(map(self._stations.planned, drain(self._valid)))
@@ -182,9 +189,12 @@ class Worker:
     def _has_enough(self) -> bool:
         """Whether so much waits to be asked that the next task is better left to another worker."""
         if not self._is_checked:
-            return self._stations.num_read >= self._job.validate_.first_rows
-        waiting = self._stations.num_read - self._entered
-        return waiting >= max(4 * self._job.plan.window_rows, self._feed.target_rows)
+            return self._stations.num_validated >= self._first_rows
+        waiting = self._stations.num_validated - self._entered
+        if waiting < self._feed.target_rows:
+            return False
+        fair = self._slot.fair_rows(self.claims.num_left * self._opened.cut.task_rows)
+        return waiting >= min(4 * self._job.plan.window_rows, fair)
 
     def _check_first_rows(self) -> None:
         """Wait until the first rows are checked; refuse the job before anything is asked or kept.
@@ -192,7 +202,7 @@ class Worker:
         Raises:
             DuplicateIds: ids repeat among them.
         """
-        stations, wanted = self._stations, self._job.validate_.first_rows
+        stations, wanted = self._stations, self._first_rows
         if self._opened.words.limits.starts_slowly:
             self._start_early()
             return
@@ -212,7 +222,7 @@ class Worker:
 
         What would refuse the job shows before rows are tokenised; one window is, to see that there is something to ask.
         """
-        stations, wanted = self._stations, self._job.validate_.first_rows
+        stations, wanted = self._stations, self._first_rows
         while not self._stop and not self._valid.wait(
             lambda: stations.num_validated >= wanted or self._valid.is_full, TICK_S
         ):
@@ -372,22 +382,15 @@ class Worker:
             self.tasks.counts,
             total=self.total,
             seconds=now - self._began - self.engine_start_s,
-            queues=self._queues(),
+            queues={
+                "planned_bytes": int(self._buffer.weight),
+                "copies_waiting": self.tasks.num_waiting_copies,
+                **queues(self._feed, self._asking.gauges),
+            },
         )
         self._log.add(event)
         if self._listen is not None:
             self._listen(event)
-
-    def _queues(self) -> dict[str, float]:
-        """What waits between stations: the fullest one names the bottleneck behind it."""
-        return {
-            "planned_bytes": int(self._buffer.weight),
-            "in_flight_target": self._feed.target_rows,
-            "in_flight": self._feed.in_flight,
-            "child_waiting_batches": sum(gauge.waiting for gauge in self._asking.gauges),
-            "copies_waiting": self.tasks.num_waiting_copies,
-            **engine_queues(self._asking.gauges),
-        }
 
 
 def _weight_of(piece: Valid | Window) -> float:

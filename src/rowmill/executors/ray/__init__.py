@@ -38,6 +38,7 @@ from rowmill.executors.ray.ledger import Ledger
 from rowmill.executors.ray.policy import most_ahead, room
 from rowmill.executors.ray.pool import Pool
 from rowmill.executors.reasons import versions
+from rowmill.executors.slots import Slot, pod_name
 from rowmill.executors.stopping import Stop
 from rowmill.leases import Owner, claim_output, current_note
 from rowmill.leases.note import is_gone
@@ -77,7 +78,7 @@ def run(
             local.tidy(storage)
             try:
                 opened = open_run(job, storage, token=mine, listen=listen)
-                log = EventLog(storage, local.worker_name())
+                log = EventLog(storage, pod_name())
                 _begin(opened, storage, stop, log, listen)
                 return _work(ray, opened, storage, mine, stop=stop, log=log, listen=listen)
             except ConfigError:
@@ -162,6 +163,7 @@ def _work(
             job=_everywhere(job),
             token=token,
             version=versions()["rowmill"],
+            slot=Slot(),
             most_ahead=most_ahead(open_tasks=ledger.open_tasks, workers=1),
         ),
         ledger,
@@ -175,7 +177,8 @@ def _work(
     pays = ledger.open_tasks > 0 and not opened.cut.additions
     with publishing_ahead(storage, opened.cut, output, pays=pays) as ahead:
         pool.run()
-        done = local.publish_if_whole(opened, storage, None, ahead)
+        whole = local.is_whole(opened, storage)
+        done = local.publish_run(opened, storage, ahead) if whole else None
     return local.summary(opened, storage, pool, stop, done)
 
 

@@ -14,6 +14,7 @@ from rowmill.config import Job
 from rowmill.errors import ConfigError
 from rowmill.executors.reasons import versions
 from rowmill.executors.sharing import Ended, Look, Share
+from rowmill.executors.slots import Slot
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +24,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     version: str
     """Of the rowmill that asks."""
+    slot: Slot
     most_ahead: int
 
 
@@ -32,7 +34,10 @@ class RayWorker:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._share = Share(
-            Job.model_validate(order.job), token=order.token, most_ahead=order.most_ahead
+            Job.model_validate(order.job),
+            token=order.token,
+            slot=order.slot,
+            most_ahead=order.most_ahead,
         )
 
     def work(self) -> Ended:

@@ -25,6 +25,7 @@ from rowmill.executors.ray.actor import Order, RayWorker
 from rowmill.executors.ray.ledger import Ledger
 from rowmill.executors.ray.view import progress_of
 from rowmill.executors.sharing import Ended, Look
+from rowmill.executors.slots import Slot
 from rowmill.executors.stopping import Stop
 from rowmill.journal import Counts
 
@@ -38,6 +39,7 @@ MOST_LOSSES = 5
 """Workers lost in a row without a row answered, beyond one for each that there may be."""
 LEAVE_S = 20.0
 """Beyond `run.drain_s`: what a worker that was asked to end may take, before it is ended."""
+FOREVER_S = 1e9
 ACTOR_THREADS = 4
 """One works, the others look and stop."""
 
@@ -216,13 +218,23 @@ class Pool:
             num_gpus=self._need["GPU"],
             max_restarts=0,
             max_concurrency=ACTOR_THREADS,
-        ).remote(msgspec.structs.replace(self._order, most_ahead=self._most_ahead()))
+        ).remote(self._order_of(self._number))
         member = Member(self._number, actor, since=time.monotonic())
         self._members[member.work] = member
 
+    def _order_of(self, number: int) -> Order:
+        of = self._num_workers()
+        # Without end: who has nothing to do is let go by the pool, and not before another needs it.
+        slot = Slot(index=(number - 1) % of, of=of, patience_s=FOREVER_S)
+        return msgspec.structs.replace(self._order, slot=slot, most_ahead=self._most_ahead())
+
+    def _num_workers(self) -> int:
+        return max(1, len(self._members), self._most or self._room)
+
     def _most_ahead(self) -> int:
-        workers = max(self._number, len(self._members), self._most or self._room)
-        return policy.most_ahead(open_tasks=self._ledger.open_tasks, workers=workers)
+        return policy.most_ahead(
+            open_tasks=self._ledger.open_tasks, workers=self._num_workers()
+        )
 
     # -- watching -----------------------------------------------------------------------
 
