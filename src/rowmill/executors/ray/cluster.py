@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ from rowmill.engines import resolve
 from rowmill.errors import ConfigError, MissingExtra
 from rowmill.executors.ray.policy import room
 
+REACH_S = 10.0
 GPU_ENGINES = frozenset({"vllm", "sglang"})
 
 
@@ -68,6 +70,7 @@ def connected(job: Job) -> Iterator[ModuleType]:
 def _init(ray: ModuleType, address: str) -> None:
     local: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
+        _reach(address)
         ray.init(
             address=address,
             log_to_driver=False,
@@ -83,6 +86,14 @@ def _init(ray: ModuleType, address: str) -> None:
             " of this machine"
         )
         raise ConfigError(reason=reason) from error
+
+
+def _reach(address: str) -> None:
+    """See that somebody listens at `HOST:PORT`: Ray itself waits for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_S):
+            return
 
 
 @contextlib.contextmanager
