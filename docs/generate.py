@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from rowmill.cli import main as rowmill
 from rowmill.config import Job, Part
 from rowmill.engines.echo_script import EchoOptions, Fault
-from rowmill.engines.http import HttpOptions
+from rowmill.engines.http_options import HttpOptions
 from rowmill.engines.llamacpp import LlamaOptions
 from rowmill.engines.vllm_options import VllmOptions
 

@@ -55,6 +55,20 @@ OPTIONS = {
     "export": ["--debug", "--json", "--output"],
     "retry": ["--debug", "--json", "--kind", "--set"],
     "run": sorted([*JOB_OPTIONS, "--append", "--join"]),
+    "run-batch": sorted(
+        [
+            *(
+                "--debug",
+                "--dialect",
+                "--engine",
+                "--errors",
+                "--input-file",
+                "--json",
+                "--model",
+            ),
+            *("--output-file", "--served-model-name", "--set", "--url"),
+        ]
+    ),
     "status": ["--debug", "--json"],
     "trace": ["--debug", "--json"],
 }

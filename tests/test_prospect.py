@@ -21,7 +21,7 @@ TINY = Path(__file__).parent / "golden" / "tiny_tokenizer"
 
 @pytest.fixture(autouse=True)
 def _no_gpu_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prospect, "find_gpus", list)
+    monkeypatch.setattr(prospect, "gpus_here", tuple)
 
 
 def model(folder: Path, name: str) -> Path:
@@ -54,7 +54,9 @@ def grouped(groups: int, each: int) -> list[str]:
 
 
 def test_a_gpu_that_is_named_is_told_in_full(tmp_path: Path) -> None:
-    report = checked(tmp_path, grouped(40, 10), plan={"gpu": "2 x h100", "gpu_hour": 4.0})
+    report = checked(
+        tmp_path, grouped(40, 10), plan={"gpu": "2 x h100"}, run={"gpu_hour_price": 4.0}
+    )
 
     (found,) = report.forecasts
     assert (found.fit.gpu, found.gpus) == ("H100", 2)
@@ -129,7 +131,7 @@ def test_a_gpu_nobody_knows_is_refused_with_those_known(text: str) -> None:
 def test_gpus_here_are_forecast_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = gpu_named("A100-80")
     assert here is not None
-    monkeypatch.setattr(prospect, "find_gpus", lambda: [here, here])
+    monkeypatch.setattr(prospect, "gpus_here", lambda: (here, here))
 
     places = prospect.places_of(
         Job.model_validate({"source": "x", "engine": {"name": "vllm", "model": "m"}})

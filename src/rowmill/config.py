@@ -148,6 +148,8 @@ class ValidateConfig(Part):
     """Column that holds the user's id. Empty: `custom_id`, else `id`, where there is one."""
     first_rows: int = Field(default=200_000, ge=0)
     """Rows checked before the engine starts; later ones are checked in their window."""
+    model_names: tuple[str, ...] = ()
+    """What `model` of batch lines may say beside `engine.model`."""
     strict: bool = False
     """Refuse the job where any row is bad, before anything is asked; reads the whole input first."""
 
@@ -172,8 +174,6 @@ class PlanConfig(Part):
     gpu: str = ""
     """GPU that `check` forecasts for, as `H200` or `2xL4`; empty: those of this machine, else one of each kind that is
     known. It changes no run."""
-    gpu_hour: float | None = Field(default=None, gt=0)
-    """What one GPU costs an hour, for forecasts; in any currency."""
 
 
 class RunConfig(Part):
@@ -188,9 +188,15 @@ class RunConfig(Part):
     max_hours: float | None = Field(default=None, gt=0)
     """Drain and stop after so many hours; the same command resumes."""
     max_cost: float | None = Field(default=None, gt=0)
-    """Drain and stop once this start and all before it have cost so much, at `gpu_hour_price`."""
+    """Drain and stop once this start and all before it have cost so much, at the prices below."""
     gpu_hour_price: float | None = Field(default=None, ge=0)
     """Price of one GPU for an hour, in your currency; without a GPU, of the machine."""
+    prompt_million_price: float | None = Field(default=None, ge=0)
+    """What an endpoint asks for a million tokens of prompts; those from its cache are counted in full."""
+    output_million_price: float | None = Field(default=None, ge=0)
+    """What it asks for a million tokens of answers."""
+    max_total_tokens: int | None = Field(default=None, gt=0)
+    """Drain and stop once prompts and answers of this run, earlier starts counted in, have so many tokens."""
     min_free_gib: float | None = Field(default=None, ge=0)
     """Drain and stop where less is free at a local output. None: 1 GiB, on disks of 20 GiB and more."""
     drain_s: float = Field(default=8.0, ge=0)
@@ -216,8 +222,12 @@ class RunConfig(Part):
 
     @model_validator(mode="after")
     def _cost_needs_a_price(self) -> RunConfig:
-        if self.max_cost is not None and not self.gpu_hour_price:
-            msg = "`max_cost` needs `gpu_hour_price`, the price of a GPU for an hour"
+        prices = (self.gpu_hour_price, self.prompt_million_price, self.output_million_price)
+        if self.max_cost is not None and not any(prices):
+            msg = (
+                "`max_cost` needs a price: `gpu_hour_price`, or of an endpoint `prompt_million_price`"
+                " and `output_million_price`"
+            )
             raise ValueError(msg)
         return self
 

@@ -22,6 +22,7 @@
     |   +-- RateLimited    retry_after_s
     |   +-- TimedOut
     |   +-- Disconnected
+    +-- Stopped            every further row would be refused       exit 5
     +-- EngineDied         this worker is finished                  exit 3
     |   +-- NeverReady     an engine took too long to start         exit 5
     +-- StorageError       disk or bucket failed                    exit 3
@@ -215,6 +216,12 @@ class TimedOut(Transient):
 
 class Disconnected(Transient):
     """The connection broke, or its body was cut."""
+
+
+class Stopped(RowmillError):
+    """Whatever is asked now is refused until a person did something: a key, a bill."""
+
+    exit_code = 5
 
 
 class EngineDied(RowmillError):

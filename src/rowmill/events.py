@@ -51,6 +51,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """Of the rows to ask among them."""
     levers: list[tuple[str, str]]
     """(way to save work, what it does here)."""
+    forecast: list[str] = []
+    """How long it will take, and what it rests on; empty where that cannot be said."""
     reasons: dict[str, str]
     """Derived setting -> value and why."""
     notes: list[str] = []
@@ -70,6 +72,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
             f" {self.prompt_tokens:,} prompt tokens to ask"
         )
         yield from (f"plan    {name}: {what}" for name, what in self.levers)
+        yield from (f"time    {text}" for text in self.forecast)
         yield from (f"set     {name}: {why}" for name, why in self.reasons.items())
 
 
@@ -97,6 +100,16 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Workers that the numbers are sums over; 0 where there is one, which tells them itself."""
 
 
+class Forecast(msgspec.Struct, frozen=True):
+    """What was said of a run before it began, in seconds."""
+
+    seconds: float
+    low_s: float
+    high_s: float
+    ideal_s: float
+    """That no schedule can beat."""
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended: what `rowmill run` prints, `--json` writes and `rowmill.run` returns."""
 
@@ -122,13 +135,17 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """From the first row's entry to the last outcome, without the engine's start."""
     engine_start_s: float = 0.0
     cost: float = 0.0
-    """What this start and those before it cost, at `run.gpu_hour_price`."""
+    """What this start and those before it cost, at the prices of `[run]`."""
+    forecast: Forecast | None = None
+    """What was said before; None where nothing was."""
     output: str = ""
     """Where the run lies, as the user gave it."""
     results: list[str] = []
     """Published files in order, by their names under `output`."""
     errors: list[tuple[str, str, int]] = []
     """(kind, sentence of one of them, rows), most frequent first."""
+    retries: list[tuple[str, int]] = []
+    """Requests of this start that failed in passing and were made again: (cause, number)."""
     stopped: str = ""
     """Why the run ended before its input did; empty where it did not."""
     exit_code: int = 0

@@ -22,6 +22,7 @@ from rowmill.errors import (
     RowError,
     Unreadable,
 )
+from rowmill.forecast.gathered import Gathered
 from rowmill.ids import SeenIds
 from rowmill.measure import Measure
 from rowmill.plan import Arranged, Lever, Plan, arrange, plan
@@ -99,6 +100,8 @@ class Stations:
         """Prompt tokens of the rows to ask in those windows."""
         self.levers: dict[str, Lever] = {}
         """What each lever did in them: the last window in which it was used, else the last."""
+        self.gathered: Gathered | None = None
+        """Where the first rows are kept for a forecast."""
         self.duplicates: dict[bytes, list[int]] = {}
         """Ids met more than once among the first rows -> keys of their rows."""
         self._seen = SeenIds(confirm=self._id_at)
@@ -174,7 +177,15 @@ class Stations:
             lever.saved_tokens for lever in planned.levers
         )
         self._note_levers(planned.levers)
+        self._gather(planned)
         return Window(planned, rejects, ends, num_rows, num_bytes)
+
+    def _gather(self, planned: Plan) -> None:
+        gathered = self.gathered
+        if gathered is None or not gathered.is_open:
+            return
+        for batch in planned.batches(len(planned.prompts) or 1):
+            gathered.add(batch)
 
     def count(self, rejects: list[Outcome], num_rows: int) -> None:
         """Take rows for read, some of them for fallen out."""

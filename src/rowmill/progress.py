@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from rowmill.events import Listener, Note, Planned, Progress, Summary
+from rowmill.events import Forecast, Listener, Note, Planned, Progress, Summary
 from rowmill.shown.spans import duration
 
 LINE_EVERY_S = 10.0
@@ -84,9 +84,11 @@ def summary_lines(summary: Summary) -> list[str]:
     lines = [f"{head}: {s.total:,} rows{took}{start}: {_counts(s)}"]
     if s.stopped:
         lines.append(f"  why: {_one_line(s.stopped)}")
+    if s.forecast is not None and not s.stopped:
+        lines.append(f"  {_forecast(s.forecast, s.seconds)}")
     if s.cost:
-        lines.append(f"  cost: {s.cost:,.2f} so far, at `run.gpu_hour_price`")
-    lines += [f"  {line}" for line in (*_work(s), *_failures(s))]
+        lines.append(f"  cost: {s.cost:,.2f} so far, at the prices of `[run]`")
+    lines += [f"  {line}" for line in (*_work(s), *_retries(s), *_failures(s))]
     if s.results:
         more = f" and {len(s.results) - 1:,} more" if len(s.results) > 1 else ""
         lines.append(f"  results: {s.output.rstrip('/')}/{s.results[0]}{more}")
@@ -97,6 +99,15 @@ def summary_lines(summary: Summary) -> list[str]:
     if s.output:
         lines.append(f"  look: rowmill status {s.output}")
     return lines
+
+
+def _forecast(said: Forecast, seconds: float) -> str:
+    """What was said before, and what came of it."""
+    share = said.ideal_s / seconds if seconds else 0.0
+    return (
+        f"forecast: {duration(said.seconds)} ({duration(said.low_s)} to {duration(said.high_s)}) was said;"
+        f" {share:.0%} of the speed that no schedule can beat"
+    )
 
 
 def _counts(s: Summary) -> str:
@@ -129,6 +140,12 @@ def _work(s: Summary) -> Iterator[str]:
             f"off schema: {s.violations:,} rows have answers that break their schema, `regex` or `choices`;"
             " `rowmill_violation` says where"
         )
+
+
+def _retries(s: Summary) -> Iterator[str]:
+    if s.retries:
+        causes = ", ".join(f"{number:,} x {cause}" for cause, number in s.retries)
+        yield f"asked again: {causes}"
 
 
 def _failures(s: Summary) -> Iterator[str]:

@@ -22,9 +22,9 @@ from rowmill.forecast.foretold import Foretold, Setting, foretell
 from rowmill.forecast.gathered import Gathered
 from rowmill.rows import Limits
 from rowmill.shown.spans import duration
-from rowmill.size import Budget, Gpu, ModelShape, find_gpus, read_shape
+from rowmill.size import Budget, Gpu, ModelShape, read_shape
 from rowmill.size.fit import Fit, fit
-from rowmill.size.gpus import TABLE, gpu_named
+from rowmill.size.gpus import TABLE, gpu_named, gpus_seen
 from rowmill.size.pool import pool_tokens
 from rowmill.size.shape import shape_of_gguf
 from rowmill.tokens.gguf_file import read_metadata
@@ -60,10 +60,15 @@ def places_of(job: Job) -> list[Place]:
         return [named_place(job.plan.gpu)]
     if job.engine.name not in ENGINES:
         return []
-    found = find_gpus()
+    found = gpus_here()
     if found:
         return [Place(found[0], len(found), is_here=True)]
     return [Place(gpu, 1) for gpu in filter(None, map(gpu_named, TABLE))]
+
+
+def gpus_here() -> tuple[Gpu, ...]:
+    """The GPUs of this process."""
+    return gpus_seen(os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def named_place(text: str) -> Place:
@@ -94,8 +99,14 @@ def limits_at(job: Job, limits: Limits, place: Place) -> Limits:
     )
 
 
-def prospects(job: Job, gathered: Gathered, limits: Limits) -> Iterator[Foretold]:
-    """A forecast for each place; a model that does not fit has no seconds there."""
+def prospects(
+    job: Job, gathered: Gathered, limits: Limits, *, rows: int | None = None
+) -> Iterator[Foretold]:
+    """A forecast for each place; a model that does not fit has no seconds there.
+
+    Args:
+        rows: there are in all; None: those that were gathered.
+    """
     shape = shape_of_model(job.engine)
     if shape is None or not gathered.totals.rows:
         return
@@ -103,7 +114,7 @@ def prospects(job: Job, gathered: Gathered, limits: Limits) -> Iterator[Foretold
     for place in places:
         fitted = _fit(job, shape, place, longest=gathered.high.longest_row)
         setting = _setting(job, shape, place, fitted, limits)
-        yield foretell(gathered, setting, is_brief=len(places) > 1)
+        yield foretell(gathered, setting, rows=rows, is_brief=len(places) > 1)
 
 
 def advice(job: Job, gathered: Gathered, limits: Limits) -> Iterator[str]:
@@ -148,7 +159,7 @@ def _setting(job: Job, shape: ModelShape, place: Place, fitted: Fit, limits: Lim
         gpus=place.number,
         cores=_cores(place),
         shares_prefixes=limits.shares_prefixes,
-        gpu_hour=job.plan.gpu_hour or 0.0,
+        gpu_hour=job.run.gpu_hour_price or 0.0,
     )
 
 

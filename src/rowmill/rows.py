@@ -193,9 +193,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Token ids as given; they are passed on untouched."""
     tools: Sequence[dict[str, Any]] | None = None
     wire: bytes = b""
-    """What an endpoint is sent: JSON of the `messages` or `prompt` as they stood in the row; empty otherwise."""
+    """What an endpoint is sent: JSON of the `messages` or `prompt` as they stood in the row, or a whole body."""
     wire_field: str = ""
-    """`messages` or `prompt`: the name under which `wire` goes into the body."""
+    """`messages` or `prompt`: the name under which `wire` goes into the body; or the path that a whole body goes to."""
     data_spans: Sequence[str] = ()
     """`text` in pieces, what the template says and what columns say in turn: odd ones are data."""
 
@@ -332,7 +332,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename=_result_name):
     key: int
     status: Status
     text: str | None = None
-    """First choice's text; null for a failed row."""
+    """First choice's text; null for a failed row, and where the answer is no text (see `body`)."""
     finish_reason: str = ""
     choices: list[Choice] = []
     """All choices in index order where there is more to tell than `text`; else empty."""
@@ -354,3 +354,5 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename=_result_name):
     """JSON value of `text` where it follows the row's schema; else null. Filled behind the engine, for all engines."""
     violation: str | None = None
     """Where and how `text` breaks its `schema`, `regex` or `choices`; null where it does not, or has none."""
+    body: msgspec.Raw = NULL
+    """The endpoint's answer as it came: of rows whose answer is no text, and of all with `engine.keep_body`."""

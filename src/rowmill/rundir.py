@@ -22,6 +22,7 @@ Memory: none.
     arrivals/TASK/EPOCH.u32         in which order the rows of a committed task were answered
     results/part-N.SUFFIX           published; nothing else lies there, so that readers take the whole folder
     done.json                       written last: the parts that are published
+    batch.json                      of `run-batch`: which files the run is to become
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ EVENTS = "events/"
 ENGINES = "engines/"
 RESULTS = "results/"
 DONE = "done.json"
+BATCH = "batch.json"
+BESIDE = ".run"
+"""What is put behind the name of a batch's file: the folder of its run."""
 ARRIVALS = "arrivals/"
 
 _FOLDERS = ("plan/", SPOOL, SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS, ARRIVALS)
@@ -162,7 +166,7 @@ def number_of_part(name: str) -> int | None:
 
 def is_ours(name: str) -> bool:
     """Whether a run folder has such a name; others belong to somebody else."""
-    return name in (RUN, DONE) or name.startswith(_FOLDERS)
+    return name in (RUN, DONE, BATCH) or name.startswith(_FOLDERS)
 
 
 def _number(pattern: re.Pattern[str], name: str) -> int | None:

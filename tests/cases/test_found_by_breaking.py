@@ -10,7 +10,7 @@ import pytest
 
 from rowmill.answers import rule_of
 from rowmill.config import Job
-from rowmill.engines.http_answer import read_answer
+from rowmill.engines.http_answer import Asked, read_answer
 from rowmill.errors import RowError
 from rowmill.executors.opening import new_run, understand
 from rowmill.read import open_source
@@ -110,7 +110,7 @@ def test_an_impossible_usage_counts_as_none(count: object) -> None:
         "usage": {"prompt_tokens": count, "completion_tokens": 2},
     }
 
-    answer = read_answer(200, json.dumps(body).encode())
+    answer = read_answer(200, json.dumps(body).encode(), Asked("/v1/completions", b""))
 
     assert (answer.prompt_tokens in (0, 1), answer.output_tokens) == (True, 2)
 

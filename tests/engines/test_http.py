@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rowmill import errors
@@ -216,19 +217,21 @@ def test_endpoint_that_restarts_costs_no_row(tmp_path: Path) -> None:
         )
     port = endpoint.url.split(":")[2].split("/")[0]
     restarted: list[subprocess.Popen[bytes]] = []
-    again = [sys.executable, str(FAKE), "--port", port]
+    again = [sys.executable, str(FAKE), "--port", port, "--delay", "0.02"]
     timer = threading.Timer(
         1.0, lambda: restarted.append(subprocess.Popen(again, stdout=subprocess.DEVNULL))
     )
     timer.start()
     try:
-        outcomes = answers_of(engine, wire_prompts([f"row {i}" for i in range(20)]))
+        outcomes = answers_of(engine, wire_prompts([f"row {i}" for i in range(60)]))
+        most = endpoint.stats()["max_inflight"]
     finally:
         timer.join()
         restarted[0].kill()
         restarted[0].wait()
 
     assert {("ok", 1)} == {(o.status, o.attempts) for o in outcomes}
+    assert 4 == most  # as many as before, not the one that found it back
 
 
 def test_endpoint_that_stays_away_fails_its_rows(tmp_path: Path) -> None:
@@ -276,3 +279,117 @@ def test_mistake_in_settings_is_found_before_any_row(
     assert 1 == len(found)
     assert words in found[0]
     assert "secret" not in found[0]
+
+
+def test_a_key_that_is_refused_stops_the_job_at_once(tmp_path: Path) -> None:
+    plan = [{"action": {"type": "status", "code": 401, "body": {"error": {"message": "no"}}}}]
+    texts = [f"row {i}" for i in range(200)]
+    with fake_endpoint(tmp_path, plan=plan) as endpoint:
+        with pytest.raises(errors.Stopped, match=r"HTTP 401: no; see to `engine.api_key`"):
+            ask(endpoint, wire_prompts(texts), seats=4)
+
+        assert endpoint.stats()["hits"] <= 8
+
+
+def test_whole_bodies_go_to_their_own_path_with_the_models_name(tmp_path: Path) -> None:
+    bodies = [{"input": ["a", "b"], "dimensions": 8}, {"model": "tiny", "input": "c"}]
+    plan = [{"contains": '"a"', "action": {"type": "embed_reverse"}}]
+    prompts = wire_prompts(bodies, field="/v1/embeddings")
+    with fake_endpoint(tmp_path, plan=plan) as endpoint:
+        both, one = ask(endpoint, prompts)
+        hits = {hit["path"]: json.loads(hit["body"]) for hit in endpoint.hits()}
+
+    assert {"/v1/embeddings"} == set(hits)
+    assert ("ok", None, 4) == (both.status, both.text, both.prompt_tokens)
+    assert [0, 1] == [vector["index"] for vector in json.loads(bytes(both.body))["data"]]
+    assert 1 == len(json.loads(bytes(one.body))["data"])
+
+
+def test_a_kept_body_is_the_answer_as_it_came(tmp_path: Path) -> None:
+    raw = '{"choices": [{"text": "a",  "odd": 1e3}], "mine": "\\u00e9"}'
+    plan = [
+        after({"type": "ok_body", "raw": raw}, contains="good"),
+        after({"type": "status", "code": 404}, contains="bad"),
+    ]
+    with fake_endpoint(tmp_path, plan=plan) as endpoint:
+        good, bad = ask(endpoint, wire_prompts(["good", "bad"]), keep_body=True)
+
+    assert raw == bytes(good.body).decode()
+    assert {"message", "type", "code"} == set(json.loads(bytes(bad.body))["error"])
+
+
+def test_rows_move_on_when_one_of_two_endpoints_dies(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    with fake_endpoint(tmp_path, "--delay", "0.02") as one:
+        with fake_endpoint(tmp_path / "b", "--delay", "0.02") as other:
+            both = f"{one.url},{other.url}"
+            engine = http.open(EngineConfig(name="http", url=both, seats=8, back_off_s=0.01))
+            prompts = wire_prompts([f"row {i}" for i in range(400)])
+            outcomes: list[Outcome] = []
+            thread = threading.Thread(
+                target=lambda: outcomes.extend(answers_of(engine, prompts))
+            )
+            thread.start()
+            while other.stats()["hits"] < 40:
+                pass
+        thread.join()
+        hits = one.stats()["hits"]
+
+    assert {"ok"} == {outcome.status for outcome in outcomes}
+    assert [fake_answer(f"row {i}") for i in range(400)] == [o.text for o in outcomes]
+    assert 200 <= hits < 400
+    assert any("is down" in note for note in engine.counters()["notes"])
+
+
+def test_a_proxy_of_the_environment_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake_endpoint(tmp_path) as endpoint:
+        proxy = endpoint.url.removesuffix("/v1")
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.delenv("no_proxy", raising=False)
+        engine = http.open(
+            EngineConfig(name="http", url="http://rowmill.invalid", model="tiny")
+        )
+        (outcome,) = answers_of(engine, wire_prompts(["a"]))
+        monkeypatch.delenv("http_proxy")
+        (hit,) = endpoint.hits()
+
+    assert ("ok", "http://rowmill.invalid/v1/completions") == (outcome.status, hit["path"])
+
+
+def test_a_usage_that_is_not_ours_is_told(tmp_path: Path) -> None:
+    prompts = wire_prompts(["x" * 400] * 120)
+    prompts.ids = np.zeros(120 * 100, np.uint32)
+    prompts.stops = np.arange(1, 121) * 100
+    with fake_endpoint(tmp_path) as endpoint:
+        engine = http.open(EngineConfig(name="http", url=endpoint.url))
+        answers_of(engine, prompts)
+
+    (note,) = engine.counters()["notes"]
+    assert "401 tokens, ours 100" in note
+
+
+def test_a_wait_in_milliseconds_is_kept_to(tmp_path: Path) -> None:
+    action = {"type": "status", "code": 429, "headers": {"retry-after-ms": "150"}}
+    with fake_endpoint(tmp_path, plan=[after(action, contains="a", times=1)]) as endpoint:
+        (outcome,) = ask(endpoint, wire_prompts(["a"]))
+        first, second = endpoint.hits()
+
+    assert 2 == outcome.attempts
+    assert 0.149 <= second["t"] - first["t"]
+
+
+def test_seats_that_are_found_are_told_and_those_that_are_given_are_not(tmp_path: Path) -> None:
+    prompts = wire_prompts([f"row {i}" for i in range(300)])
+    with fake_endpoint(tmp_path, "--delay", "0.01") as endpoint:
+        engines = [
+            http.open(EngineConfig(name="http", url=endpoint.url, seats=seats))
+            for seats in (None, 8)
+        ]
+        for engine in engines:
+            answers_of(engine, prompts)
+
+    found, given = (engine.counters()["seats"] for engine in engines)
+    assert found >= 64
+    assert 0 == given

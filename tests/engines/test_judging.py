@@ -129,6 +129,7 @@ def test_rows_and_batch_lines_bring_schemas_of_their_own(tmp_path: Path) -> None
         {"prompt": "[]", "response_format": {"type": "json_object"}},
         {
             "custom_id": "b",
+            "method": "POST",
             "url": "/v1/completions",
             "body": {"prompt": '{"age": 7}', "response_format": wanted},
         },

@@ -48,7 +48,7 @@ def engine(folder: Path, name: str, **options: Any) -> EngineConfig:
 def gpus(monkeypatch: pytest.MonkeyPatch) -> list[Gpu]:
     """The GPUs that the driver tells of, to be filled; 16 cores."""
     found: list[Gpu] = [H200]
-    monkeypatch.setattr(vllm_place, "_gpus", lambda _: found)
+    monkeypatch.setattr(vllm_place, "gpus_seen", lambda _: found)
     monkeypatch.setattr(vllm_place, "_cores", lambda: 16)
     return found
 

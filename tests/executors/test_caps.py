@@ -98,3 +98,34 @@ def test_steps_down_outlive_the_process(tmp_path: Path) -> None:
     (tmp_path / "plan/engine-steps.json").write_text("[{")
 
     assert [] == Steps(storage).taken
+
+
+def test_tokens_of_an_endpoint_cost_what_it_asks(tmp_path: Path) -> None:
+    stop = Stop()
+    config = RunConfig(max_cost=5, prompt_million_price=1.0, output_million_price=4.0)
+    before = Counts(prompt_tokens=1_000_000, output_tokens=500_000)
+    caps = Caps(config, LocalStorage(str(tmp_path)), stop, before=before)
+
+    assert caps.cost == pytest.approx(3.0)
+
+    caps.check(Counts(prompt_tokens=900_000), rejected=0, entered=0)
+
+    assert not stop
+
+    more = Counts(prompt_tokens=1_000_000, output_tokens=250_000)
+    caps.check(more, rejected=0, entered=0)
+
+    assert caps.cost == pytest.approx(5.0)
+    assert "`run.max_cost` = 5 reached (2,000,000 tokens in, 750,000 tokens out" in stop.reason
+
+
+def test_tokens_have_a_cap_of_their_own(tmp_path: Path) -> None:
+    stop = Stop()
+    before = Counts(prompt_tokens=600, output_tokens=100)
+    caps = Caps(
+        RunConfig(max_total_tokens=1000), LocalStorage(str(tmp_path)), stop, before=before
+    )
+    caps.check(Counts(prompt_tokens=200, output_tokens=100), rejected=0, entered=0)
+
+    assert "`run.max_total_tokens` = 1,000 reached (1,000" in stop.reason
+    assert stop.exit_code == 5

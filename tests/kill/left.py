@@ -95,17 +95,21 @@ def engine_pids(job: SmallJob) -> list[int]:
     return pids
 
 
-def check_ended(job: SmallJob, worker: Worker) -> None:
+def check_ended(job: SmallJob, worker: Worker, *, wanted: int = 0) -> None:
     """See that a worker ended well."""
     code = worker.code()
-    if code != 0:
+    if code != wanted:
         told = f"exit code {code}: {worker.told()}"
         raise Broken(told)
 
 
-def check_whole(job: SmallJob) -> None:
-    """See that each row is in the results once, in order, with its own answer, and that nothing else is left."""
-    records = _published(job.out)
+def check_whole(job: SmallJob, *, killers: frozenset[str] = frozenset()) -> None:
+    """See that each row is in the results once, in order, with its own answer, and that nothing else is left.
+
+    Args:
+        killers: places of the rows that kill every engine: no others may be told to.
+    """
+    records = published(job.out)
     wanted = [row["place"] for row in job.rows]
     found = Counter(record["rowmill_row"] for record in records)
     lost = [place for place in wanted if not found[place]]
@@ -114,8 +118,13 @@ def check_whole(job: SmallJob) -> None:
         told = f"{len(records)} records for {len(wanted)} rows; lost {lost}; doubled {doubled}"
         raise Broken(told)
     for row, record in zip(job.rows, records, strict=True):
-        got = {"place": record["rowmill_row"], "id": record["id"], "prompt": record["prompt"]}
-        if got != row or record["rowmill_text"] != row["prompt"]:
+        carried = {name: value for name, value in record.items() if name in row}
+        is_killer = row["place"] in killers
+        fate = (None, "killed_engine") if is_killer else (row["prompt"], None)
+        if {"place": record["rowmill_row"], **carried} != row or (
+            record["rowmill_text"],
+            record["rowmill_error_kind"],
+        ) != fate:
             told = f"{row} came back as {record}"
             raise Broken(told)
     extra = {f"results/{path.name}" for path in (job.out / "results").iterdir()} - _parts(
@@ -144,7 +153,8 @@ def _parts(out: Path) -> set[str]:
     return {part["name"] for part in json.loads((out / "done.json").read_bytes())["parts"]}
 
 
-def _published(out: Path) -> list[dict[str, Any]]:
+def published(out: Path) -> list[dict[str, Any]]:
+    """All records of the results that a run tells of, in order."""
     try:
         names = [p["name"] for p in json.loads((out / "done.json").read_bytes())["parts"]]
         return [record for name in names for record in _records(out / name)]

@@ -35,7 +35,7 @@ class SmallJob:
 
     folder: Path
     rows: list[dict[str, Any]]
-    """Every input row as it is expected back: `place`, `id`, `prompt`."""
+    """Every input row as it is expected back: `place`, and its columns."""
     settings: dict[str, Any]
     source: Path
     """Where the rowmill under test lies."""
@@ -45,6 +45,10 @@ class SmallJob:
     """Of the input."""
     options: tuple[str, ...] = ()
     """Of the command, besides settings."""
+    target: str = ""
+    """Where the output goes; empty: to `out`."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Of its processes, besides ours."""
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     workers: list[Worker] = field(default_factory=list)
     """Every one that was started."""
@@ -65,7 +69,8 @@ class SmallJob:
 
     @property
     def seats(self) -> int:
-        return int(self.settings["engine.seats"])
+        """Of all engines together."""
+        return int(self.settings["engine.seats"]) * int(self.settings.get("engine.replicas", 1))
 
     @property
     def most_in_flight(self) -> int:
@@ -77,10 +82,10 @@ class SmallJob:
     def start(self, *, join: str = "") -> Worker:
         """Start a worker: the owner of a new run, or one more of the run whose token is given."""
         command = [sys.executable, "-m", "rowmill", "run", *map(str, self._files())]
-        command += ["-o", str(self.out), "--engine", "echo", "--json"]
+        command += ["-o", self.target or str(self.out), "--engine", "echo", "--json"]
         command += ["--join", join] if join else [*self.options]
         for key, value in {**self.settings, "engine.log": str(self.log)}.items():
-            command += ["--set", f"{key}={json.dumps(value)}"]
+            command += ["--set", f"{key}={_toml(value)}"]
         words = self.folder / f"words-{secrets.token_hex(4)}"
         with words.open("wb") as out:
             process = subprocess.Popen(
@@ -88,7 +93,12 @@ class SmallJob:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": str(self.source), MARK: self.mark},
+                env={
+                    **os.environ,
+                    **self.environment,
+                    "PYTHONPATH": str(self.source),
+                    MARK: self.mark,
+                },
                 cwd=self.folder,
                 start_new_session=True,
             )
@@ -166,6 +176,7 @@ def draw_job(
             row = {
                 "id": f"{name}-{i}",
                 "prompt": f"{prompt} \u00e9\u4f60" + "x" * rng.randint(0, 60),
+                "kept": {"n": i << 40, "half": i / 2, "none": None, "text": f" {name}\u0301"},
             }
             lines.append(json.dumps(row, ensure_ascii=rng.random() < 0.5))
             made.append({"place": f"{name}.{kind}:{len(lines)}", **row})
@@ -185,10 +196,26 @@ def draw_job(
     return SmallJob(folder, made, {**drawn, **(settings or {})}, source, num_lines, kind)
 
 
+def _toml(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name} = {_toml(one)}' for name, one in value.items())}}}"
+    return json.dumps(value)
+
+
 def _write(path: Path, lines: list[str], kind: Kind) -> None:
     if kind == "parquet":
         rows = [json.loads(line) for line in lines]
-        schema = pa.schema([("id", pa.string()), ("prompt", pa.large_string())])
+        kept = pa.struct(
+            [
+                ("n", pa.int64()),
+                ("half", pa.float64()),
+                ("none", pa.int8()),
+                ("text", pa.string()),
+            ]
+        )
+        schema = pa.schema([("id", pa.string()), ("prompt", pa.large_string()), ("kept", kept)])
         pq.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=64)
         return
     content = "".join(f"{line}\n" for line in lines).encode()

@@ -17,6 +17,7 @@ from rowmill.bench.records import Run, Spec, Task
 from rowmill.bench.watch import Watch, WatchedFleet
 from rowmill.config import EngineConfig, Job
 from rowmill.executors.local import run
+from rowmill.rehearse import check
 
 OWN_NAMES = {"max_num_seqs": "seats"}
 """Engine arguments of vLLM that rowmill calls otherwise."""
@@ -63,11 +64,30 @@ class Ours:
         answers = rowmill_answers(Path(task.out) / name for name in summary.results)
         found = checked(task.work, answers, seconds, expected=self._expected)
         profile = watch.found(seconds) if watch is not None else None
+        if profile is not None:
+            profile |= forecast_of(job, found)
         return Run(**{**fields(found), "profile": profile})
 
     def close(self) -> None:
         """See `contenders.Contender`."""
         self._fleet.shut()
+
+
+def forecast_of(job: Job, run_: Run) -> dict[str, Any]:
+    """What `check` says of the same file, beside what it took; nothing where it says nothing."""
+    said = check(job.model_copy(update={"output": job.output.model_copy(update={"path": ""})}))
+    if len(said.forecasts) != 1 or not run_.prompt_tokens:
+        return {}
+    (one,) = said.forecasts
+    return {
+        "forecast": {
+            "seconds": round(one.seconds, 3),
+            "over_measured": round(one.seconds / run_.seconds, 3),
+            "hit_rate": round(one.hit_rate, 4),
+            "measured_hit_rate": round(run_.cached_tokens / run_.prompt_tokens, 4),
+            "most_hit_rate": round(one.bounds.hit_rate, 4),
+        }
+    }
 
 
 def engine_of(spec: Spec) -> EngineConfig:

@@ -20,7 +20,7 @@ from rowmill import errors
 from rowmill.bench.records import Work
 from rowmill.bench.words import Words
 
-ROWS_A_PREFIX = 10
+ROWS_A_PREFIX, QUESTIONS_A_DOCUMENT, SUBJECTS = 10, 16, 57
 MAX_CHECKED_ROWS = 256
 SIGMA = 1.0
 """Of logarithms of lengths: a long tail, as of real prompts; the longest of 4,000 is 20 times the mean."""
@@ -32,8 +32,8 @@ Draw = np.random.Generator
 class Lengths(msgspec.Struct, frozen=True):
     """Tokens of each row: of a beginning that it shares, of its own part, of its answer."""
 
-    shared: int
-    """Tokens of a shared beginning."""
+    shared: list[int]
+    """Tokens of each shared beginning."""
     beginning_of: list[int]
     """Number of the beginning of each row; empty: there is none."""
     own: list[int]
@@ -44,24 +44,60 @@ def prefixes(draw: Draw, rows: int) -> Lengths:
     """A tenth as many beginnings of 1,000 tokens as rows, own part 40, answer 16, shuffled."""
     beginnings = np.arange(rows) // ROWS_A_PREFIX
     draw.shuffle(beginnings)
-    return Lengths(1000, beginnings.tolist(), [40] * rows, [16] * rows)
+    shared = [1000] * (-(-rows // ROWS_A_PREFIX))
+    return Lengths(shared, beginnings.tolist(), [40] * rows, [16] * rows)
 
 
 def short(draw: Draw, rows: int) -> Lengths:
     """41 tokens, answers of 1 to 4: labels and scores."""
-    return Lengths(0, [], [41] * rows, draw.integers(1, 5, rows).tolist())
+    return Lengths([], [], [41] * rows, draw.integers(1, 5, rows).tolist())
 
 
 def mixed(draw: Draw, rows: int) -> Lengths:
     """Prompts of 244 tokens in the mean and 6,000 at most, answers of 175 and 1,500, both with a long tail."""
     own = _long_tailed(draw, rows, mean=244, most=6000)
-    return Lengths(0, [], own, _long_tailed(draw, rows, mean=175, most=1500))
+    return Lengths([], [], own, _long_tailed(draw, rows, mean=175, most=1500))
 
 
 def system(draw: Draw, rows: int) -> Lengths:
     """One beginning of 200 tokens for all, own parts of 150 in the mean, answers of 100."""
     own = _long_tailed(draw, rows, mean=150, most=2000)
-    return Lengths(200, [0] * rows, own, _long_tailed(draw, rows, mean=100, most=1000))
+    return Lengths([200], [0] * rows, own, _long_tailed(draw, rows, mean=100, most=1000))
+
+
+def control(draw: Draw, rows: int) -> Lengths:
+    """400 tokens that nobody shares, answers of 200: nothing to gain."""
+    return Lengths([], [], [400] * rows, [200] * rows)
+
+
+def tail(draw: Draw, rows: int) -> Lengths:
+    """Prompts of 300, answers of 200, one in a hundred of 5,000."""
+    answers = np.full(rows, 200)
+    answers[draw.permutation(rows)[: -(-rows // 100)]] = 5000
+    return Lengths([], [], [300] * rows, answers.tolist())
+
+
+def documents(draw: Draw, rows: int) -> Lengths:
+    """Sixteen questions to each document of 2,000, own part 200, answers of 100, shuffled."""
+    which = np.arange(rows) // QUESTIONS_A_DOCUMENT
+    draw.shuffle(which)
+    shared = [2000] * (-(-rows // QUESTIONS_A_DOCUMENT))
+    return Lengths(shared, which.tolist(), [200] * rows, [100] * rows)
+
+
+def few_shot(draw: Draw, rows: int) -> Lengths:
+    """57 subjects with examples of 600 to 2,500 tokens, 1,000 in the mean; questions of 60 to 200, answers of 1 to 5."""
+    shared = np.clip(draw.lognormal(np.log(950), 0.4, SUBJECTS), 600, 2500).astype(int).tolist()
+    which = draw.integers(0, SUBJECTS, rows).tolist()
+    own, answers = draw.integers(60, 201, rows).tolist(), draw.integers(1, 6, rows).tolist()
+    return Lengths(shared, which, own, answers)
+
+
+def blend(draw: Draw, rows: int) -> Lengths:
+    """Half of the rows 3,000 in and 20 out, half 200 in and 1,000 out, shuffled."""
+    is_long = draw.permutation(rows) % 2 == 0
+    own, answers = np.where(is_long, 3000, 200), np.where(is_long, 20, 1000)
+    return Lengths([], [], own.tolist(), answers.tolist())
 
 
 SHAPES: dict[str, tuple[Callable[[Draw, int], Lengths], int]] = {
@@ -69,6 +105,11 @@ SHAPES: dict[str, tuple[Callable[[Draw, int], Lengths], int]] = {
     "short": (short, 16_000),
     "mixed": (mixed, 4000),
     "system": (system, 4000),
+    "control": (control, 5000),
+    "tail": (tail, 5000),
+    "documents": (documents, 6400),
+    "few_shot": (few_shot, 14_042),
+    "blend": (blend, 8000),
 }
 """Name -> lengths, and how many rows where nobody says."""
 
@@ -88,7 +129,7 @@ def write_workload(
     lengths = SHAPES[name][0](draw, rows)
     own, answers = _cut(lengths, words.extra, context)
     texts = _texts(lengths, own, words, draw)
-    totals = [lengths.shared + count for count in own]
+    totals = [begun + count for begun, count in zip(_begun(lengths), own, strict=True)]
     step = -(-rows // MAX_CHECKED_ROWS)
     words.check(texts[::step], totals[::step])
     with path.open("w", encoding="ascii") as file:
@@ -110,8 +151,7 @@ def _texts(lengths: Lengths, own: list[int], words: Words, draw: Draw) -> list[s
     # What the model puts around a text counts as part of it.
     if not lengths.shared:
         return [some(count - words.extra) for count in own]
-    number = max(lengths.beginning_of, default=-1) + 1
-    beginnings = [some(lengths.shared - words.extra) for _ in range(number)]
+    beginnings = [some(count - words.extra) for count in lengths.shared]
     return [
         f"{beginnings[which]} {some(count)}"
         for which, count in zip(lengths.beginning_of, own, strict=True)
@@ -122,15 +162,25 @@ def _cut(lengths: Lengths, extra: int, context: int) -> tuple[list[int], list[in
     """Own parts and answers that fit into the context; an answer gives way first, to half of what is free."""
     if not context:
         return lengths.own, lengths.answers
-    free = context - lengths.shared - extra
-    if free < 2 * MIN_TOKENS:
-        reason = f"the model takes {context} tokens and rows share {lengths.shared}; take another workload"
+    longest = max(lengths.shared, default=0)
+    if context - longest - extra < 2 * MIN_TOKENS:
+        reason = (
+            f"the model takes {context} tokens and rows share {longest}; take another workload"
+        )
         raise errors.ConfigError(reason=reason)
-    answers = [min(count, free // 2) for count in lengths.answers]
-    own = [
-        min(count, free - answer) for count, answer in zip(lengths.own, answers, strict=True)
-    ]
+    own, answers = [], []
+    for begun, mine, asked in zip(_begun(lengths), lengths.own, lengths.answers, strict=True):
+        free = context - begun - extra
+        answers.append(min(asked, free // 2))
+        own.append(min(mine, free - answers[-1]))
     return own, answers
+
+
+def _begun(lengths: Lengths) -> list[int]:
+    """Tokens of each row's shared beginning."""
+    if not lengths.beginning_of:
+        return [0] * len(lengths.own)
+    return [lengths.shared[which] for which in lengths.beginning_of]
 
 
 def _long_tailed(draw: Draw, rows: int, *, mean: float, most: int) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from rowmill import __version__
+from rowmill.cli.batch import run_batch
 from rowmill.cli.bench import bench
 from rowmill.cli.front import Front
 from rowmill.cli.look import export, status, trace
@@ -42,5 +43,5 @@ def main(ctx: click.Context) -> int:
     return REFUSED
 
 
-for command in (bench, check, export, retry, run, status, trace, worker):
+for command in (bench, check, export, retry, run, run_batch, status, trace, worker):
     main.add_command(command)

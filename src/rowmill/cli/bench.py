@@ -30,7 +30,8 @@ _WHAT = (
         metavar="NAME[,NAME]",
         default="mixed",
         show_default=True,
-        help="Shape of prompts and answers: `prefixes`, `short`, `mixed`, `system`. Engines stay open over several.",
+        help="Shape of prompts and answers: `prefixes`, `short`, `mixed`, `system`, `control`, `tail`,"
+        " `documents`, `few_shot`, `blend`. Engines stay open over several.",
     ),
     click.option("--model", default="", metavar="DIR", help="Folder of the model."),
     click.option(

@@ -18,10 +18,15 @@ output_argument = click.argument("output", metavar="OUT")
 @json_option
 @debug_option
 def status(output: str) -> None:
-    """Tell how far the run at OUT is."""
-    from rowmill import report
+    """Tell how far the run at OUT is.
 
-    _show(report.status(output))
+    OUT may be a file of `run-batch`, and one of `vllm run-batch` or of OpenAI's Batch API, too.
+    """
+    from rowmill import report
+    from rowmill.batch import batch_status, is_batch_file
+
+    is_alone = report.run_of(output) == output and is_batch_file(output)
+    _show(batch_status(output) if is_alone else report.status(output))
 
 
 @click.command()

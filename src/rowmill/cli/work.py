@@ -142,14 +142,19 @@ def retry(output: str, kinds: tuple[str, ...], sets: tuple[str, ...]) -> int:
 
     The settings are those the run was started with. The last outcome of a row counts; earlier ones stay on the disk.
     """
+    from rowmill.batch import write_again
     from rowmill.executors.local import retry as retry_here
     from rowmill.executors.retrying import stored_job
     from rowmill.job_file import load_job
+    from rowmill.report import run_of
     from rowmill.storage import open_storage
 
+    output = run_of(output)
     settings = {**stored_job(open_storage(output)), "output.path": output}
-    job = load_job(None, settings=settings, sets=sets, check_options=_engine_mistakes)
-    return told(lambda listen: retry_here(job, kinds=kinds, listen=listen))
+    job = load_job(None, settings=settings, sets=sets, check_options=engine_mistakes)
+    code = told(lambda listen: retry_here(job, kinds=kinds, listen=listen))
+    write_again(output)
+    return code
 
 
 @click.command()
@@ -243,11 +248,12 @@ def read_job(
         settings=settings,
         sets=sets,
         needs=needs,
-        check_options=_engine_mistakes,
+        check_options=engine_mistakes,
     )
 
 
-def _engine_mistakes(engine: EngineConfig) -> Sequence[str]:
+def engine_mistakes(engine: EngineConfig) -> Sequence[str]:
+    """Mistakes in the settings of the engine that a job names."""
     from rowmill.engines import check_options
 
     return check_options(engine)
@@ -261,5 +267,6 @@ def summary_record(summary: Summary) -> dict[str, Any]:
         {"kind": kind, "sentence": sentence, "rows": rows}
         for kind, sentence, rows in summary.errors
     ]
+    record["retries"] = dict(summary.retries)
     record["exit"] = EXITS.get(summary.exit_code, "bug")
     return record

@@ -82,6 +82,12 @@ class Gauge(msgspec.Struct, tag="gauge"):
     """Rows computed again because the KV cache was full, so far."""
     hit_rate: float = 0.0
     """Share of prompt tokens that were found in the prefix cache, so far."""
+    seats: int = 0
+    """Rows worth giving it at once now, where that changes; 0: as many as it said when it opened."""
+    retries: dict[str, int] = {}
+    """Requests that failed in passing and were made again, by cause, so far."""
+    notes: list[str] = []
+    """What people should know, so far."""
 
 
 class Fatal(msgspec.Struct, tag="fatal"):

@@ -196,13 +196,14 @@ class _Leaving:
     def _send_all(self) -> None:
         due = 0.0
         while (outcomes := self._gather()) is not None:
-            if outcomes:
-                self._answered += len(outcomes)
-                outcomes = list(map(self._without_secrets, outcomes))
-                self._channel.send_outcomes(pack(self._judge.judged(outcomes)))
-            if time.monotonic() >= due:
+            self._answered += len(outcomes)
+            # Before what may be the last outcomes: behind them nobody may be listening.
+            if time.monotonic() >= due or self._answered == self._feed.taken:
                 due = time.monotonic() + _GAUGE_S
                 self._channel.send(self._gauge())
+            if outcomes:
+                outcomes = list(map(self._without_secrets, outcomes))
+                self._channel.send_outcomes(pack(self._judge.judged(outcomes)))
         self._channel.send(self._gauge())
 
     def _without_secrets(self, outcome: Outcome) -> Outcome:

@@ -1,4 +1,4 @@
-"""Status and body of a response -> an answer, a refusal for good, or a failure that may pass.
+"""Status and body of a response -> an answer, a refusal for good, the end of the job, or a failure that may pass.
 
 Promises: half an answer is never taken for one; NaN and Infinity in a body become null, the answer stays.
 Knows nothing of: connections, waiting.
@@ -14,10 +14,17 @@ from typing import Any
 import msgspec
 
 from rowmill import errors
-from rowmill.rows import Choice, Sampling
+from rowmill.engines.http_kinds import read_whole
+from rowmill.rows import NULL, Choice, Sampling
 
 PASSING = frozenset({408, 409, 425, 429})
-"""Statuses below 500 that may pass; so may all from 500 on."""
+"""Statuses below 500 that may pass; so may those from 500 on."""
+NEVER = frozenset({501, 505})
+"""But not these: the server does not know how."""
+NO_ENTRY = frozenset({401, 402, 407})
+"""Statuses that every other row would get too: wrong or missing key, nothing left to pay with."""
+QUOTA = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
+"""Codes beside status 429 that no waiting helps against."""
 _MOST_WORDS = 300
 
 
@@ -25,10 +32,27 @@ class Answer(msgspec.Struct):
     """What an endpoint said to one row."""
 
     choices: list[Choice]
-    """In index order."""
+    """In index order; empty where the answer is no text."""
+    text: str | None
+    finish_reason: str
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
+    body: msgspec.Raw = NULL
+    """As it came, where it is to be kept."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What an answer must fit."""
+
+    path: str
+    body: bytes
+    keeps_body: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the answer is a body without choices."""
+        return not self.path.endswith("completions")
 
 
 class ShortAnswer(errors.RowError):
@@ -40,30 +64,57 @@ class ShortAnswer(errors.RowError):
 _MOST_TOKENS = 2**32
 
 
-def read_answer(status: int, body: bytes) -> Answer:
+def read_answer(status: int, body: bytes, asked: Asked, *, content_type: str = "") -> Answer:
     """The answer in a response.
 
     Raises:
-        Refused: The endpoint said no for good.
+        RowError: The endpoint said no for good.
+        Stopped: It will say no to every row.
         Transient: It may say something else next time.
     """
-    found = _decode(body)
+    found, is_plain = _decode(body)
     if status != 200:
-        raise _failure(status, f"HTTP {status}: {_words(found, body)}")
+        error = _failure(status, found, f"HTTP {status}: {_words(found, body)}")
+        if asked.keeps_body and isinstance(found, dict):
+            error.fields["body"] = msgspec.json.encode(found)
+        raise error
     if not isinstance(found, dict):
-        raise errors.Disconnected(reason="HTTP 200 with a body that is no JSON object")
-    if found.get("error"):
-        raise _failure(_code(found["error"]), f"HTTP 200 with an error: {_words(found, body)}")
+        kind = content_type.partition(";")[0].strip()
+        what = f" (`{kind}`)" if kind and kind != "application/json" else ""
+        reason = f"HTTP 200 with a body that is no JSON object{what}"
+        raise errors.Disconnected(reason=reason)
+    told = found.get("error") or (found if found.get("object") == "error" else None)
+    if told:
+        reason = f"HTTP 200 with an error: {_words(found, body)}"
+        raise _failure(_code(told), found, reason)
+    if asked.is_whole:
+        return _whole_answer(found, body, asked, is_plain=is_plain)
+    choices = _choices(found)
+    answer = Answer(choices, choices[0].text, choices[0].finish_reason, *_usage(found))
+    if asked.keeps_body:
+        answer.body = msgspec.Raw(body if is_plain else msgspec.json.encode(found))
+    return answer
+
+
+def _choices(found: dict[str, Any]) -> list[Choice]:
     choices = found.get("choices")
     if not isinstance(choices, list) or not choices:
         raise errors.Disconnected(reason="HTTP 200 with a body without `choices`")
     try:
         fields = list(map(_choice, range(len(choices)), choices))
-        read = sorted(msgspec.convert(fields, list[Choice]), key=lambda c: c.index)
+        return sorted(msgspec.convert(fields, list[Choice]), key=lambda c: c.index)
     except (AttributeError, TypeError, ValueError) as error:
         reason = "HTTP 200 with `choices` of an unknown shape"
         raise errors.Disconnected(reason=reason) from error
-    return Answer(read, *_usage(found.get("usage")))
+
+
+def _whole_answer(
+    found: dict[str, Any], body: bytes, asked: Asked, *, is_plain: bool
+) -> Answer:
+    whole = read_whole(asked.path, found, asked.body)
+    as_it_came = is_plain and whole.is_sorted
+    kept = msgspec.Raw(body if as_it_came else msgspec.json.encode(found))
+    return Answer([], whole.text, whole.finish_reason, *_usage(found), kept)
 
 
 def check_answer(answer: Answer, sampling: Sampling) -> None:
@@ -73,22 +124,25 @@ def check_answer(answer: Answer, sampling: Sampling) -> None:
         ShortAnswer: Fewer.
     """
     got = len(answer.choices)
-    if got < sampling.n:
+    if got and got < sampling.n:
         raise ShortAnswer(
             reason=f"{got} of {sampling.n} choices came; those are kept, ask again"
         )
 
 
-def _decode(body: bytes) -> Any:
-    """The value of a JSON text, or None. Python's own reader is asked where NaN or Infinity may be in it."""
+def _decode(body: bytes) -> tuple[Any, bool]:
+    """The value of a JSON text, or None, and whether it is strict JSON on one line as it stands.
+
+    Python's own reader is asked where NaN or Infinity may be in it.
+    """
     try:
-        return msgspec.json.decode(body)
+        return msgspec.json.decode(body), b"\n" not in body and b"\r" not in body
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         pass
     try:
-        return _clean(json.loads(body))
+        return _clean(json.loads(body)), False
     except (ValueError, RecursionError):
-        return None
+        return None, False
 
 
 def _clean(value: Any) -> Any:
@@ -104,12 +158,24 @@ def _clean(value: Any) -> Any:
     return value
 
 
-def _failure(status: int, reason: str) -> errors.RowmillError:
+def _failure(status: int, found: Any, reason: str) -> errors.RowmillError:
+    if status in NO_ENTRY:
+        what = "nothing is left to pay with" if status == 402 else "the endpoint lets nobody in"
+        return errors.Stopped(reason=f"{what}: {reason}; see to `engine.api_key`")
+    if status == 429 and QUOTA & _codes(found):
+        return errors.Stopped(reason=f"the quota is used up: {reason}")
     if status == 429:
-        return errors.RateLimited(reason=reason)
-    if status in PASSING or status >= 500:
-        return errors.Disconnected(reason=reason)
-    return errors.Refused(reason=reason)
+        return errors.RateLimited(reason=reason, status=status)
+    if status in PASSING or (status >= 500 and status not in NEVER):
+        return errors.Disconnected(reason=reason, status=status)
+    return errors.Refused(reason=reason, status=status)
+
+
+def _codes(found: Any) -> set[Any]:
+    error = found.get("error") if isinstance(found, dict) else None
+    if not isinstance(error, dict):
+        return set()
+    return {word for name in ("code", "type") if isinstance(word := error.get(name), str)}
 
 
 def _code(error: Any) -> int:
@@ -128,12 +194,15 @@ def _words(found: Any, body: bytes) -> str:
     return line[:_MOST_WORDS] or "no message"
 
 
-def _usage(usage: Any) -> tuple[int, int, int]:
+def _usage(found: dict[str, Any]) -> tuple[int, int, int]:
+    """Tokens of prompt, of it from the cache, and of the answer; responses have names of their own."""
+    usage = found.get("usage")
     if not isinstance(usage, dict):
         return 0, 0, 0
-    details = usage.get("prompt_tokens_details")
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    counts = (usage.get("prompt_tokens"), cached, usage.get("completion_tokens"))
+    asked = usage.get("prompt_tokens", usage.get("input_tokens"))
+    counts = (asked, cached, usage.get("completion_tokens", usage.get("output_tokens")))
     prompt, cached, output = (
         c if isinstance(c, int) and 0 <= c < _MOST_TOKENS else 0 for c in counts
     )

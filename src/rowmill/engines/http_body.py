@@ -1,7 +1,7 @@
 """A row's sampling -> the fields of a request body, beside what the row itself brought.
 
-Promises: `messages` and `prompt` go out byte for byte as they stood in the row, whatever `extra` says;
-a limit that the endpoint is to choose is not sent.
+Promises: `messages` and `prompt` go out byte for byte as they stood in the row, whatever `extra` says; so do whole
+bodies, but that the model is named where they name none; a limit that the endpoint is to choose is not sent.
 Knows nothing of: connections, answers.
 Memory: one encoded tail for each distinct sampling and limit.
 """
@@ -14,7 +14,7 @@ import msgspec
 
 from rowmill.rows import Prompts, Sampling
 
-_PATHS = {"messages": "/chat/completions", "prompt": "/completions"}
+_PATHS = {"messages": "/v1/chat/completions", "prompt": "/v1/completions"}
 _KEPT = ("messages", "prompt", "stream", "stream_options")
 _MOST_TAILS = 1024
 _PLAIN = (
@@ -32,13 +32,15 @@ _PLAIN = (
 class Bodies:
     """Request bodies for one model name."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
+    def __init__(self, model: str, *, streams: bool = False) -> None:
+        self._model, self._streams = model, streams
         self._tails: dict[tuple[Sampling, int, str], bytes] = {}
 
     def build(self, prompts: Prompts, row: int) -> tuple[str, bytes]:
-        """Path below the endpoint's root, and body, of a row."""
+        """Path of the API, and body, of a row."""
         field = prompts.wire_fields[row]
+        if field.startswith("/"):
+            return field, self._named(prompts.wires[row])
         sampling = prompts.samplings[prompts.sampling_of[row]]
         key = (sampling, prompts.max_tokens[row], field)
         tail = self._tails.get(key)
@@ -48,12 +50,22 @@ class Bodies:
             tail = self._tails[key] = self._tail(*key)
         return _PATHS[field], b'{"%b":%b%b' % (field.encode("ascii"), prompts.wires[row], tail)
 
+    def _named(self, body: bytes) -> bytes:
+        """A whole body, with the model's name in it."""
+        if not self._model or (b'"model"' in body and msgspec.json.decode(body).get("model")):
+            return body
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        fields["model"] = msgspec.Raw(msgspec.json.encode(self._model))
+        return msgspec.json.encode(fields)
+
     def _tail(self, sampling: Sampling, max_tokens: int, field: str) -> bytes:
         """All of the body behind the row's own part, closing brace included."""
         fields: dict[str, Any] = {"model": self._model} if self._model else {}
         fields |= sampling_fields(sampling, is_chat=field == "messages")
         if max_tokens:
             fields["max_tokens"] = max_tokens
+        if self._streams:
+            fields |= {"stream": True, "stream_options": {"include_usage": True}}
         extra = msgspec.json.decode(sampling.extra) if sampling.extra else {}
         fields |= {name: value for name, value in extra.items() if name not in _KEPT}
         encoded = msgspec.json.encode(fields)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import urllib.request
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -20,28 +19,30 @@ from typing import Any
 import msgspec
 
 from rowmill import errors
-from rowmill.engines.http_answer import Answer, check_answer, read_answer
+from rowmill.engines.http_answer import Answer, Asked, check_answer, read_answer
 from rowmill.engines.http_body import Bodies
-from rowmill.engines.retry import GiveUp, Policy, after_failure, read_retry_after
-from rowmill.rows import Outcome, Prompts, Sampling
+from rowmill.engines.http_gauges import watch
+from rowmill.engines.http_lanes import Lane, Lanes
+from rowmill.engines.http_options import address
+from rowmill.engines.http_told import Told
+from rowmill.engines.http_wire import Unreachable, Wire
+from rowmill.engines.retry import GiveUp, Policy, after_failure, asked_wait
+from rowmill.rows import NULL, Outcome, Prompts, Sampling
 
 Deliver = Callable[[list[Outcome]], None]
 
-_RECONNECT_S = 1.0
 _HAND_OVER_S = 0.005
+_TICK_S = 0.1
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where requests go and how long they may take."""
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How rows are asked."""
 
-    root: str
-    headers: dict[str, str]
     model: str
-    seats: int
-    connect_s: float
-    timeout_s: float
     outage_s: float
     policy: Policy
+    streams: bool = False
+    keeps_body: bool = False
 
 
 class _Row(msgspec.Struct):
@@ -49,26 +50,30 @@ class _Row(msgspec.Struct):
     prompt_tokens: int
     max_tokens: int
     sampling: Sampling
-    path: str
-    body: bytes
+    asked: Asked
     attempts: int = 0
     began: float = -1.0
+    failed_at: Lane | None = None
 
 
 class Requests:
-    """All that is asked of one endpoint. Every method runs in the loop."""
+    """All that is asked. Every method runs in the loop."""
 
-    def __init__(self, endpoint: Endpoint, deliver: Deliver) -> None:
-        self._endpoint = endpoint
-        self._deliver = deliver
-        self._bodies = Bodies(endpoint.model)
+    def __init__(
+        self, lanes: Lanes, settings: Settings, *, wire: Wire, deliver: Deliver, told: Told
+    ) -> None:
+        self._lanes, self._settings, self._wire = lanes, settings, wire
+        self._deliver, self._told = deliver, told
+        self._bodies = Bodies(settings.model, streams=settings.streams)
         self._loop = asyncio.get_running_loop()
         self._batches: deque[tuple[Prompts, int]] = deque()
         self._again: deque[_Row] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
+        self._seats: set[asyncio.Task[None]] = set()
         self._open_rows = 0
         self._has_ended = False
-        self._down_since = -1.0
+        self._over = asyncio.Event()
+        self._error: BaseException | None = None
         self._done: list[Outcome] = []
 
     def add(self, prompts: Prompts) -> None:
@@ -76,62 +81,84 @@ class Requests:
         if len(prompts):
             self._open_rows += len(prompts)
             self._batches.append((prompts, 0))
-            self._wake(len(prompts))
+            self._wake()
 
     def end(self) -> None:
         """No more rows will come."""
         self._has_ended = True
-        self._wake(len(self._idle))
+        self._see_end()
 
     async def run(self) -> None:
-        """Ask until all is answered."""
-        import aiohttp
+        """Ask until all is answered.
 
-        times = aiohttp.ClientTimeout(
-            total=self._endpoint.timeout_s, sock_connect=self._endpoint.connect_s
-        )
-        async with (
-            aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers=self._endpoint.headers,
-                timeout=times,
-                # Where set, proxies are looked up for each request, at more than the request's own cost.
-                trust_env=bool(urllib.request.getproxies()),
-            ) as session,
-            asyncio.TaskGroup() as seats,
-        ):
-            for _ in range(self._endpoint.seats):
-                seats.create_task(self._sit(session))
+        Raises:
+            Stopped: An endpoint lets nobody in.
+        """
+        watching = {self._loop.create_task(watch(lane, self._wire)) for lane in self._lanes.all}
+        self._tick()
+        await self._over.wait()
+        tasks = self._seats | watching
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
         self._hand_over()
+        if self._error is not None:
+            raise self._error
 
-    async def _sit(self, session: Any) -> None:
-        """One seat: row after row."""
-        while (row := await self._next()) is not None:
-            if row.began < 0:
-                row.began = self._loop.time()
-            row.attempts += 1
-            answer = None
-            try:
-                answer = await self._ask(session, row)
-                check_answer(answer, row.sampling)
-            except errors.Transient as error:
-                self._try_again(row, error)
-            except errors.RowError as error:
-                self._fail(row, error, answer)
+    # -- seats --------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        """Let as many seats look for a row as endpoints have room; make seats that are missing."""
+        now = self._loop.time()
+        room = sum(lane.room(now) for lane in self._lanes.all)
+        room = min(room, len(self._again) + sum(len(p) - i for p, i in self._batches))
+        for _ in range(room):
+            while self._idle and self._idle[0].done():
+                self._idle.popleft()
+            if self._idle:
+                self._idle.popleft().set_result(None)
+            elif len(self._seats) < self._lanes.ceiling:
+                task = self._loop.create_task(self._sit())
+                self._seats.add(task)
+                task.add_done_callback(self._stood_up)
             else:
-                self._close(row, _outcome(row, answer, self._loop.time()))
+                return
 
-    async def _next(self) -> _Row | None:
-        """The next row to ask; None when all are answered."""
-        while not (self._again or self._batches):
-            if self._has_ended and not self._open_rows:
-                return None
-            turn = self._loop.create_future()
-            self._idle.append(turn)
-            await turn
-        if self._again:
-            return self._again.popleft()
+    def _stood_up(self, task: asyncio.Task[None]) -> None:
+        """A seat is gone: at the end, or because of an error that nobody expected."""
+        self._seats.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._stop(task.exception())
+
+    def _stop(self, error: BaseException | None) -> None:
+        self._error = self._error or error
+        self._over.set()
+
+    async def _sit(self) -> None:
+        """One seat: row after row."""
+        while True:
+            turn = self._next()
+            if turn is not None:
+                await self._attempt(*turn)
+            else:
+                waiting = self._loop.create_future()
+                self._idle.append(waiting)
+                await waiting
+
+    def _next(self) -> tuple[_Row, Lane] | None:
+        """The next row to ask, and where; None while there is none, or no room."""
+        if not (self._again or self._batches):
+            return None
+        free = self._lanes.with_room(self._loop.time())
+        if not free:
+            return None
+        row = self._again.popleft() if self._again else self._first()
+        lane = self._lanes.pick(free, row.asked.body, row.failed_at)
+        lane.begin(row.key, self._loop.time())
+        return row, lane
+
+    def _first(self) -> _Row:
+        """The next row that was not asked yet."""
         prompts, i = self._batches[0]
         if i + 1 < len(prompts):
             self._batches[0] = (prompts, i + 1)
@@ -140,79 +167,119 @@ class Requests:
         path, body = self._bodies.build(prompts, i)
         sampling = prompts.samplings[prompts.sampling_of[i]]
         tokens = int(prompts.stops[i]) - (int(prompts.stops[i - 1]) if i else 0)
-        return _Row(prompts.keys[i], tokens, prompts.max_tokens[i], sampling, path, body)
+        asked = Asked(path, body, self._settings.keeps_body)
+        return _Row(prompts.keys[i], tokens, prompts.max_tokens[i], sampling, asked)
 
-    def _wake(self, count: int) -> None:
-        for _ in range(min(count, len(self._idle))):
-            turn = self._idle.popleft()
-            if not turn.done():
-                turn.set_result(None)
+    def _tick(self) -> None:
+        """What only time brings: windows that grow, endpoints that may be tried again, outages that last."""
+        now = self._loop.time()
+        for lane in self._lanes.all:
+            lane.tick(now)
+        if self._lanes.down_for(now) >= self._settings.outage_s:
+            self._fail_waiting()
+        # Room comes in many ways, and a seat that found none sleeps until it is told.
+        self._wake()
+        self._told.look(self._lanes.all)
+        self._loop.call_later(_TICK_S, self._tick)
 
-    async def _ask(self, session: Any, row: _Row) -> Answer:
-        """One attempt.
+    # -- one attempt --------------------------------------------------------------------
+
+    async def _attempt(self, row: _Row, lane: Lane) -> None:
+        now = self._loop.time()
+        row.began = now if row.began < 0 else row.began
+        row.attempts += 1
+        answer = None
+        try:
+            answer = await self._ask(row, lane)
+            check_answer(answer, row.sampling)
+        except errors.Transient as error:
+            self._try_again(row, lane, error)
+        except errors.RowError as error:
+            lane.answered(row.key, self._loop.time())
+            self._fail(row, error, answer)
+        except errors.Stopped as error:
+            self._stop(error)
+        else:
+            now = self._loop.time()
+            lane.answered(row.key, now)
+            self._told.count_tokens(row.prompt_tokens, answer.prompt_tokens)
+            self._close(_outcome(row, answer, now))
+        finally:
+            lane.end(row.key)
+
+    async def _ask(self, row: _Row, lane: Lane) -> Answer:
+        """One request.
 
         Raises:
             RowError: The endpoint said no for good.
+            Stopped: It says no to everybody.
             Transient: It may answer another time.
         """
-        import aiohttp
-
-        url = self._endpoint.root + row.path
+        asked = row.asked
+        response = await self._wire.post(address(lane.root, asked.path), asked.body)
+        kind = response.headers.get("Content-Type", "")
         try:
-            async with session.post(url, data=row.body, allow_redirects=False) as response:
-                self._down_since = -1.0
-                status, headers = response.status, response.headers
-                body = await response.read()
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise _Unreachable(reason=f"cannot connect to `{url}`: {_cause(error)}") from error
-        except TimeoutError as error:
-            limit = f"no answer in {self._endpoint.timeout_s:g} s (`engine.timeout_s`)"
-            raise errors.TimedOut(reason=limit) from error
-        except (aiohttp.ClientError, OSError) as error:
-            reason = f"the connection broke: {type(error).__name__}"
-            raise errors.Disconnected(reason=reason) from error
-        try:
-            return read_answer(status, body)
+            return read_answer(response.status, response.body, asked, content_type=kind)
         except errors.Transient as error:
-            error.fields["retry_after"] = headers.get("Retry-After", "")
+            error.fields["wait_s"] = asked_wait(response.headers, now=datetime.now(UTC))
+            raise
+        except errors.Refused as error:
+            if response.status == 403 and not lane.has_answered:
+                reason = f"the endpoint lets nobody in: {error}; see to `engine.api_key`"
+                raise errors.Stopped(reason=reason) from error
             raise
 
-    def _try_again(self, row: _Row, error: errors.Transient) -> None:
+    # -- failures -----------------------------------------------------------------------
+
+    def _try_again(self, row: _Row, lane: Lane, error: errors.Transient) -> None:
         now = self._loop.time()
-        if isinstance(error, _Unreachable):
-            self._wait_for_endpoint(row, error, now)
+        row.failed_at = lane
+        if isinstance(error, Unreachable):
+            # Nobody listens: that is no attempt of the row's.
+            row.attempts -= 1
+            lane.fall(row.key, now, str(error))
+            self._told.count_retry(error)
+            self._put_back(row)
             return
-        header = error.fields.get("retry_after", "")
+        if isinstance(error, errors.RateLimited | errors.TimedOut):
+            self._loop.call_later(lane.refused(), self._cooled, lane)
+        if not isinstance(error, errors.RateLimited):
+            lane.must_retry(row.key, now, str(error))
         decision = after_failure(
-            self._endpoint.policy,
+            self._settings.policy,
             attempts=row.attempts,
             elapsed_s=now - row.began,
-            retry_after_s=read_retry_after(header, now=datetime.now(UTC)) if header else None,
+            retry_after_s=error.fields.get("wait_s"),
             draw=random.random,
         )
         if isinstance(decision, GiveUp):
             self._fail(row, errors.GaveUp(reason=f"{error}; given up: {decision.reason}"))
         else:
+            self._told.count_retry(error)
             self._loop.call_later(decision.seconds, self._put_back, row)
 
-    def _wait_for_endpoint(self, row: _Row, error: errors.Transient, now: float) -> None:
-        """Nobody listens: the attempt does not count, unless that has lasted for `outage_s`."""
-        if self._down_since < 0:
-            self._down_since = now
-        if now - self._down_since >= self._endpoint.outage_s:
-            reason = (
-                f"{error}; given up: so for {self._endpoint.outage_s:g} s (`engine.outage_s`)"
-            )
-            self._fail(row, errors.GaveUp(reason=reason))
-            return
-        row.attempts -= 1
-        self._loop.call_later(_RECONNECT_S * (0.5 + random.random()), self._put_back, row)
+    def _cooled(self, lane: Lane) -> None:
+        lane.cooled()
+        self._wake()
 
     def _put_back(self, row: _Row) -> None:
         self._again.append(row)
-        self._wake(1)
+        self._wake()
+
+    def _fail_waiting(self) -> None:
+        """No endpoint has answered for so long that rows are no longer held back for one."""
+        rows = [*self._again]
+        self._again.clear()
+        while self._batches:
+            rows.append(self._first())
+        why = self._lanes.all[0].reason
+        limit = f"so for {self._settings.outage_s:g} s (`engine.outage_s`)"
+        for row in rows:
+            row.began = self._loop.time() if row.began < 0 else row.began
+            self._fail(row, errors.GaveUp(reason=f"{why}; given up: {limit}"))
 
     def _fail(self, row: _Row, error: errors.RowError, answer: Answer | None = None) -> None:
+        body = answer.body if answer else msgspec.Raw(error.fields.get("body", NULL))
         outcome = Outcome(
             key=row.key,
             status="error",
@@ -224,16 +291,22 @@ class Requests:
             seconds=round(self._loop.time() - row.began, 6),
             error_kind=error.kind,
             error=str(error),
+            body=body,
         )
-        self._close(row, outcome)
+        self._close(outcome)
 
-    def _close(self, row: _Row, outcome: Outcome) -> None:
+    # -- outcomes -----------------------------------------------------------------------
+
+    def _close(self, outcome: Outcome) -> None:
         self._open_rows -= 1
         if not self._done:
             self._loop.call_later(_HAND_OVER_S, self._hand_over)
         self._done.append(outcome)
+        self._see_end()
+
+    def _see_end(self) -> None:
         if self._has_ended and not self._open_rows:
-            self._wake(len(self._idle))
+            self._over.set()
 
     def _hand_over(self) -> None:
         """Give outcomes on together: a switch of thread for each would cost more than its request."""
@@ -242,30 +315,25 @@ class Requests:
             self._deliver(done)
 
 
-class _Unreachable(errors.Transient):
-    """No connection could be made."""
-
-
-def _cause(error: Exception) -> str:
-    """The system's word for why; the library's own text holds addresses and more."""
-    return (getattr(error, "strerror", None) or type(error).__name__).splitlines()[0]
-
-
 def _outcome(row: _Row, answer: Answer, now: float) -> Outcome:
-    first, sampling = answer.choices[0], row.sampling
+    sampling = row.sampling
     has_more = (
         len(answer.choices) > 1 or sampling.return_token_ids or sampling.logprobs is not None
     )
+    fields: dict[str, Any] = {
+        "text": answer.text,
+        "finish_reason": answer.finish_reason,
+        "choices": answer.choices if has_more else [],
+    }
     return Outcome(
         key=row.key,
         status="ok",
-        text=first.text,
-        finish_reason=first.finish_reason,
-        choices=answer.choices if has_more else [],
+        **fields,
         prompt_tokens=answer.prompt_tokens or row.prompt_tokens,
         cached_tokens=answer.cached_tokens,
         output_tokens=answer.output_tokens,
         max_tokens=row.max_tokens,
         attempts=row.attempts,
         seconds=round(now - row.began, 6),
+        body=answer.body,
     )

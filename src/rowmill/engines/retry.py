@@ -9,7 +9,7 @@ Source: exponential back-off with full jitter, as AWS describes it (Brooker, 201
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -78,6 +78,16 @@ def after_failure(
     if elapsed_s + wait_s > policy.budget_s:
         return GiveUp(f"after {attempts} attempts in {elapsed_s:.0f} s")
     return Wait(wait_s)
+
+
+def asked_wait(headers: Mapping[str, str], *, now: datetime) -> float | None:
+    """Seconds that a response asks to wait: `retry-after-ms` of some, else `Retry-After`; None where it says nothing."""
+    exact = headers.get("retry-after-ms", "")
+    seconds = read_retry_after(exact, now=now) if exact[:1].isdigit() else None
+    if seconds is not None:
+        return seconds / 1000
+    header = headers.get("Retry-After", "")
+    return read_retry_after(header, now=now) if header else None
 
 
 def read_retry_after(header: str, *, now: datetime) -> float | None:

@@ -152,6 +152,7 @@ class Supervisor:
 
         Raises:
             EngineDied: It cannot be started again, or dies whatever it is given.
+            Stopped: It says that every row would be refused now.
         """
         while (channel := self._channel) is not None and not self._closing.is_set():
             message: Any = None
@@ -168,6 +169,8 @@ class Supervisor:
                         yield self._after_death(None)
                 case Bye() if self._is_draining or self._is_all_answered():
                     return
+                case Fatal(kind=errors.Stopped.__name__):
+                    raise rebuilt(message)
                 case _:
                     yield self._after_death(message if isinstance(message, Fatal) else None)
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.protocol import Placement, Replica
-from rowmill.size import Budget, Gpu, find_gpus, pool_bytes, read_shape
+from rowmill.size import Budget, Gpu, pool_bytes, read_shape
+from rowmill.size.gpus import gpus_seen
 from rowmill.size.pool import pool_tokens
 from rowmill.size.replicas import number_for
 
@@ -37,7 +37,7 @@ def place(engine: EngineConfig) -> Placement:
         ConfigError: more GPUs are asked for than there are.
     """
     options = engine.options
-    gpus = _gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    gpus = gpus_seen(os.environ.get("CUDA_VISIBLE_DEVICES"))
     if not gpus:
         return Placement([Replica(_without_replicas(engine))])
     width = int(options.get("tensor_parallel_size") or 1) * int(
@@ -63,7 +63,7 @@ def pool_of(engine: EngineConfig) -> int:
     """Tokens that the KV caches of all replicas will hold, about; 0 where that is not known."""
     options, gpus, shape = (
         engine.options,
-        _gpus(os.environ.get("CUDA_VISIBLE_DEVICES")),
+        gpus_seen(os.environ.get("CUDA_VISIBLE_DEVICES")),
         read_shape(engine.model),
     )
     if not gpus or shape is None:
@@ -156,12 +156,6 @@ def _without_replicas(engine: EngineConfig) -> EngineConfig:
 
 def _sees(group: Sequence[Gpu]) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ",".join(str(gpu.index) for gpu in group)}
-
-
-@lru_cache(maxsize=4)
-def _gpus(_: str | None) -> tuple[Gpu, ...]:
-    """The GPUs of this process; asking the driver takes up to a second."""
-    return tuple(find_gpus())
 
 
 def _cores() -> int:

@@ -12,6 +12,7 @@ import os
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,6 +67,7 @@ class Asking:
         """What ended the receiver."""
         self.limits: Limits | None = None
         """What the engines say of themselves, once they are open."""
+        self._num_notes = 0
         self._log_folder = Path()
         """Where the output is no folder: one of the temporary disk."""
         self.start_s = 0.0
@@ -82,6 +84,14 @@ class Asking:
     def gauges(self) -> list[Gauge]:
         """What the engines last said of themselves."""
         return self._fleet.gauges if self._fleet is not None else []
+
+    @property
+    def retries(self) -> list[tuple[str, int]]:
+        """Requests that engines made again: (cause, number), most frequent first."""
+        counts: Counter[str] = Counter()
+        for gauge in self.gauges:
+            counts.update(gauge.retries)
+        return counts.most_common()
 
     def start(self) -> None:
         """Start the engines, once; they stay off where the run is stopped meanwhile.
@@ -188,6 +198,17 @@ class Asking:
                     )
         except BaseException as error:
             self.error = error
+
+    def see_gauges(self) -> None:
+        """What engines have to say is told once; one may find that it can work on more rows than it said."""
+        texts = [text for gauge in self.gauges for text in gauge.notes]
+        for text in texts[self._num_notes :]:
+            self._care.tell(text)
+        self._num_notes = max(self._num_notes, len(texts))
+        seats = sum(gauge.seats for gauge in self.gauges)
+        if self.limits is not None and seats > self.limits.seats:
+            self.limits = msgspec.structs.replace(self.limits, seats=seats)
+            self._feed.relimit(self.limits)
 
 
 def _known_outputs(batch: Prompts) -> int:

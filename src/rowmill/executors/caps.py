@@ -24,6 +24,7 @@ GIB = 2**30
 LARGE_DISK_GIB = 20
 """From here on a gibibyte is kept free unless `run.min_free_gib` says otherwise."""
 LOOK_S = 1.0
+MILLION = 1e6
 
 
 class Caps:
@@ -35,8 +36,10 @@ class Caps:
         storage: Storage,
         stop: Stop,
         *,
+        before: Counts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Caps of a start; `before`: what earlier ones did."""
         self._config, self._storage, self._stop, self._clock = config, storage, stop, clock
         self._began = self._looked_at = clock()
         self._earlier_s = seconds_before(storage) if config.gpu_hour_price else 0.0
@@ -44,6 +47,9 @@ class Caps:
         """GPUs that are paid for; set once they are known."""
         self.worked_s: float | None = None
         """Seconds of all workers together; None: there is one, and it works since `begin`."""
+        self._before = before or Counts()
+        self._prompt_tokens = self._before.prompt_tokens
+        self._output_tokens = self._before.output_tokens
 
     def begin(self) -> None:
         """The work begins now."""
@@ -52,9 +58,12 @@ class Caps:
     @property
     def cost(self) -> float:
         """What this start and all before it have cost so far, at the price given; 0 without one."""
+        config = self._config
         worked_s = self._clock() - self._began if self.worked_s is None else self.worked_s
         hours = (worked_s + self._earlier_s) / HOUR_S
-        return hours * self.gpus * (self._config.gpu_hour_price or 0.0)
+        tokens = self._prompt_tokens * (config.prompt_million_price or 0.0)
+        tokens += self._output_tokens * (config.output_million_price or 0.0)
+        return hours * self.gpus * (config.gpu_hour_price or 0.0) + tokens / MILLION
 
     def check(self, counts: Counts, *, rejected: int, entered: int) -> None:
         """Look at all of them.
@@ -64,11 +73,14 @@ class Caps:
             rejected: rows among them that fell out before the engine.
             entered: rows read so far.
         """
+        self._prompt_tokens = self._before.prompt_tokens + counts.prompt_tokens
+        self._output_tokens = self._before.output_tokens + counts.output_tokens
         self._check_share(counts, counts.failed - rejected, counts.done - rejected)
         # Against all rows read: those that were found good are still to be answered.
         self._check_share(counts, rejected, entered)
         self._check_hours()
         self._check_cost()
+        self._check_tokens()
         if self._clock() - self._looked_at >= LOOK_S:
             self._looked_at = self._clock()
             self._check_room()
@@ -92,8 +104,25 @@ class Caps:
         most = self._config.max_cost
         if most is not None and self.cost >= most:
             self._ask(
-                f"`run.max_cost` = {most:g} reached ({self.gpus:g} x {self._config.gpu_hour_price:g} an hour,"
-                " earlier starts counted in); raise it to go on"
+                f"`run.max_cost` = {most:g} reached ({self._prices()}, earlier starts counted in); raise it to go on"
+            )
+
+    def _prices(self) -> str:
+        config, parts = self._config, []
+        if config.gpu_hour_price:
+            parts.append(f"{self.gpus:g} x {config.gpu_hour_price:g} an hour")
+        if config.prompt_million_price:
+            parts.append(f"{self._prompt_tokens:,} tokens in")
+        if config.output_million_price:
+            parts.append(f"{self._output_tokens:,} tokens out")
+        return ", ".join(parts)
+
+    def _check_tokens(self) -> None:
+        most, tokens = self._config.max_total_tokens, self._prompt_tokens + self._output_tokens
+        if most is not None and tokens >= most:
+            self._ask(
+                f"`run.max_total_tokens` = {most:,} reached ({tokens:,}, earlier starts counted in);"
+                " raise it to go on"
             )
 
     def _check_room(self) -> None:

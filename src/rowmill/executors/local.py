@@ -20,7 +20,7 @@ from rowmill.config import Job
 from rowmill.engines import orphans
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import BadOutput, ConfigError, InputChanged, StorageError
-from rowmill.events import Listener, Note, Summary
+from rowmill.events import Forecast, Listener, Note, Summary
 from rowmill.executors.claims import WAIT_S
 from rowmill.executors.opening import (
     Opened,
@@ -74,6 +74,11 @@ class Work(Protocol):
     @property
     def new_counts(self) -> Counts:
         """Counts over the outcomes of this start."""
+        ...
+
+    @property
+    def retries(self) -> list[tuple[str, int]]:
+        """Requests of this start that were made again: (cause, number)."""
         ...
 
     def all_counts(self) -> Counts:
@@ -217,7 +222,7 @@ def _run_owned(job: Job, storage: Storage, token: str, stop: Stop, how: _How) ->
         if is_whole(opened, storage, again):
             with _publisher(opened, storage, token, how.slot) as may_publish:
                 done = publish_run(opened, storage, ahead) if may_publish else None
-    return summary(opened, storage, worker, stop, done)
+    return summary(opened, worker, stop, done, worker.foretelling.said())
 
 
 @contextlib.contextmanager
@@ -295,9 +300,9 @@ def schema_text(job: Job) -> str:
 
 
 def summary(
-    opened: Opened, storage: Storage, work: Work, stop: Stop, done: Done | None
+    opened: Opened, work: Work, stop: Stop, done: Done | None, forecast: Forecast | None = None
 ) -> Summary:
-    """How the run ended, published or not."""
+    """How the run ended, published or not; `forecast` is what was said before."""
     counts = done.counts if done else work.all_counts()
     total = counts.done if done else work.total
     exit_code = stop.exit_code or (4 if counts.failed else 0)
@@ -317,9 +322,11 @@ def summary(
         seconds=work.seconds,
         engine_start_s=work.engine_start_s,
         cost=work.cost,
+        forecast=forecast if done else None,
         output=opened.words.job.output.path,
         results=[part.name for part in done.parts] if done else [],
         errors=counts.top_errors(MAX_SHOWN_ERRORS),
+        retries=work.retries,
         stopped="" if done else stop.reason,
         exit_code=0 if done and not counts.failed else (4 if done else exit_code),
     )

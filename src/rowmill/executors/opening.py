@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -292,7 +292,9 @@ def check_input(opened: Opened, tasks: list[int]) -> None:
         raise InputChanged(path=next(iter(moved)))
 
 
-def planned_event(opened: Opened, stations: Stations, *, resumed: int) -> Planned:
+def planned_event(
+    opened: Opened, stations: Stations, *, resumed: int, forecast: Sequence[str] = ()
+) -> Planned:
     """What is known before the engine starts, for people."""
     return Planned(
         engine=opened.words.limits.about or opened.words.job.engine.name,
@@ -304,6 +306,7 @@ def planned_event(opened: Opened, stations: Stations, *, resumed: int) -> Planne
         bad=stations.num_rejected,
         prompt_tokens=stations.num_tokens,
         levers=[(lever.name, lever.reason) for lever in stations.levers.values()],
+        forecast=list(forecast),
         reasons=opened.record.reasons,
         notes=opened.notes,
     )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from rowmill.config import EngineConfig, Job
+from rowmill.feed import Feed
+from rowmill.rows import Limits
 from rowmill.size.profiles import DEADLINE_S, PROFILES, Profile
 
 CHECKPOINTS_A_DEADLINE = 2
@@ -24,6 +26,12 @@ def profiled(job: Job) -> Job:
     soon = min(job.run.checkpoint_s, deadline / CHECKPOINTS_A_DEADLINE)
     run = job.run.model_copy(update={"checkpoint_s": soon})
     return job.model_copy(update={"run": run, "engine": _engine(job.engine, profile)})
+
+
+def feed_of(job: Job, limits: Limits) -> Feed:
+    """The feed of a job: rows wait as long before the engine as its profile lets them."""
+    ahead_s = PROFILES[job.plan.profile].ahead_s
+    return Feed(limits, prove_rows=job.run.max_failed_after, ahead_s=ahead_s)
 
 
 def profile_reason(job: Job) -> str:

@@ -60,6 +60,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     stopped: str = ""
     """Why it ended before the tasks did."""
     exit_code: int = 0
+    retries: list[tuple[str, int]] = []
+    """Requests that were made again: (cause, number)."""
 
 
 class Share:
@@ -96,6 +98,7 @@ class Share:
             error=error,
             stopped=self._stop.reason,
             exit_code=self._stop.exit_code,
+            retries=self._worker.retries if self._worker else [],
         )
 
     def stop(self, reason: str, exit_code: int) -> None:

@@ -17,17 +17,18 @@ import msgspec
 
 from rowmill.engines.care import Care, care_of
 from rowmill.engines.warm import WarmFleet
-from rowmill.errors import InputChanged
+from rowmill.errors import InputChanged, Stopped
 from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Note
 from rowmill.executors.asking import Asking
 from rowmill.executors.caps import Caps
 from rowmill.executors.claims import Claims
+from rowmill.executors.foretelling import Foretelling
 from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
+from rowmill.executors.profiles import feed_of
 from rowmill.executors.slots import ALONE, Slot
 from rowmill.executors.stopping import Stop
 from rowmill.executors.telling import progress_event, queues
-from rowmill.feed import Feed
 from rowmill.flow import Buffer, Keeper, drain, fill
 from rowmill.journal import Again, Counts
 from rowmill.leases import Leases
@@ -35,7 +36,6 @@ from rowmill.opentasks import OpenTasks
 from rowmill.outcomes import pack
 from rowmill.pipeline import Valid, Window
 from rowmill.rows import Prompts
-from rowmill.size.profiles import PROFILES
 from rowmill.storage import Storage
 
 LOOKAHEAD_BYTES = 96 * 2**20
@@ -79,11 +79,8 @@ class Worker:
         self.tasks = OpenTasks(opened.places, name)
         self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
         self._stations = stations_of(opened)
-        self._feed = Feed(
-            opened.words.limits,
-            prove_rows=job.run.max_failed_after,
-            ahead_s=PROFILES[job.plan.profile].ahead_s,
-        )
+        self.foretelling = Foretelling(job, self._stations, is_wanted=warm is None)
+        self._feed = feed_of(job, opened.words.limits)
         starts_slowly = opened.words.limits.starts_slowly
         self._valid: Buffer[Valid] = Buffer(LOOKAHEAD_BYTES if starts_slowly else VALID_BYTES)
         self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES + AHEAD_BYTES)
@@ -95,9 +92,9 @@ class Worker:
             care=self._care(),
             warm=warm,
         )
-        self._caps = Caps(job.run, storage, stop)
         self.claims = Claims(storage, self._leases, self.tasks, opened, again, slot)
         self._resumed = self.claims.resumed
+        self._caps = Caps(job.run, storage, stop, before=self._resumed)
         self.total = opened.cut.num_lines
         """Rows of the run as far as known: lines, less the blank ones met."""
         self._log = EventLog(storage, name)
@@ -163,6 +160,11 @@ class Worker:
         return self._asking.start_s
 
     @property
+    def retries(self) -> list[tuple[str, int]]:
+        """Requests of this start that were made again: (cause, number), most frequent first."""
+        return self._asking.retries
+
+    @property
     def cost(self) -> float:
         """What the run has cost so far; 0 where no price is given."""
         return self._caps.cost
@@ -189,12 +191,11 @@ class Worker:
     def _has_enough(self) -> bool:
         """Whether so much waits to be asked that the next task is better left to another worker."""
         if not self._is_checked:
-            return self._stations.num_validated >= self._first_rows
+            return self._stations.num_validated >= max(1, self._first_rows)
         waiting = self._stations.num_validated - self._entered
-        if waiting < self._feed.target_rows:
-            return False
         fair = self._slot.fair_rows(self.claims.num_left * self._opened.cut.task_rows)
-        return waiting >= min(4 * self._job.plan.window_rows, fair)
+        most = min(4 * self._job.plan.window_rows, fair)
+        return waiting >= max(self._feed.target_rows, most)
 
     def _check_first_rows(self) -> None:
         """Wait until the first rows are checked; refuse the job before anything is asked or kept.
@@ -234,6 +235,7 @@ class Worker:
             stations.check_any_asked()
             start_run(self._opened, self._storage)
         if stations.num_tokens and not self._stop:
+            self.foretelling.begin(self.total - self._resumed.done)
             self._asking.start()
             stations.limits = self._asking.limits or stations.limits
         self._valid.bound(VALID_BYTES)
@@ -245,10 +247,9 @@ class Worker:
         self._tell_plan()
 
     def _tell_plan(self) -> None:
-        event = planned_event(self._opened, self._stations, resumed=self._resumed.done)
-        self._log.add(event)
-        if self._listen is not None:
-            self._listen(event)
+        done = self._resumed.done
+        forecast = self.foretelling.lines(self.total - done)
+        self._hear(planned_event(self._opened, self._stations, resumed=done, forecast=forecast))
 
     # -- feeding ------------------------------------------------------------------------
 
@@ -315,9 +316,6 @@ class Worker:
                 self._ask_again()
                 self._check_caps()
             self._feed.wait_idle(TICK_S)
-        self._finish_tasks(keeper)
-
-    def _finish_tasks(self, keeper: Keeper) -> None:
         keeper.stop()
         self._raise_errors(keeper)
         self._keep()
@@ -325,9 +323,8 @@ class Worker:
     def _tell_stop(self) -> None:
         rows, seconds = self._feed.in_flight, self._job.run.drain_s
         if seconds:
-            self._note(
-                f"stopping: up to {seconds:g} s for {rows:,} rows in flight; Ctrl-C again to stop now"
-            )
+            text = f"stopping: up to {seconds:g} s for {rows:,} rows in flight; Ctrl-C again to stop now"
+            self._note(text)
 
     def _care(self) -> Care:
         return msgspec.structs.replace(
@@ -348,7 +345,9 @@ class Worker:
 
     def _raise_errors(self, keeper: Keeper) -> None:
         for error in (self._asking.error, keeper.error):
-            if error is not None:
+            if isinstance(error, Stopped):
+                self._stop.ask(str(error), error.exit_code)
+            elif error is not None:
                 raise error
 
     def _check_caps(self) -> None:
@@ -375,6 +374,7 @@ class Worker:
         if now - self._told_at < GAUGE_S:
             return
         self._told_at = now
+        self._asking.see_gauges()
         while self._notes:
             self._log.add(self._notes.popleft())
         event = progress_event(
@@ -388,10 +388,13 @@ class Worker:
                 **queues(self._feed, self._asking.gauges),
             },
         )
+        self._hear(event)
+
+    def _hear(self, event: msgspec.Struct) -> None:
         self._log.add(event)
         if self._listen is not None:
             self._listen(event)
 
 
-def _weight_of(piece: Valid | Window) -> float:
-    return piece.num_bytes + 1.0
+def _weight_of(rows: Valid | Window) -> float:
+    return rows.num_bytes + 1.0

@@ -88,24 +88,28 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def foretell(gathered: Gathered, setting: Setting, *, is_brief: bool = False) -> Foretold:
+def foretell(
+    gathered: Gathered, setting: Setting, *, rows: int | None = None, is_brief: bool = False
+) -> Foretold:
     """Forecast a job.
 
     Args:
+        rows: there are in all; None: those that were gathered.
         is_brief: without the order of the input and the range that unknown lengths leave.
     """
-    planned, seconds = _played(gathered, setting)
+    more = (rows or gathered.totals.rows) / gathered.totals.rows
+    planned, seconds = _played(gathered, setting, more=more)
     as_read, file_seconds = planned, seconds
     low_s = high_s = seconds
     if not is_brief:
-        as_read, file_seconds = _played(gathered, setting, as_read=True)
+        as_read, file_seconds = _played(gathered, setting, more=more, as_read=True)
         if gathered.low.answer_tokens < gathered.high.answer_tokens:
-            _, low_s = _played(gathered, setting, "low")
-            _, high_s = _played(gathered, setting, "high")
+            _, low_s = _played(gathered, setting, "low", more=more)
+            _, high_s = _played(gathered, setting, "high", more=more)
     return Foretold(
         fit=setting.fit,
         gpus=setting.groups * max(1, setting.fit.parallel),
-        bounds=_bounds(gathered, setting),
+        bounds=_bounds(gathered, setting, more),
         seconds=seconds,
         low_s=min(low_s, seconds) * (1 - ERROR),
         high_s=max(high_s, seconds) * (1 + ERROR),
@@ -120,18 +124,29 @@ def foretell(gathered: Gathered, setting: Setting, *, is_brief: bool = False) ->
     )
 
 
-def _bounds(gathered: Gathered, setting: Setting) -> Bounds:
-    return bounds_of(
+def _bounds(gathered: Gathered, setting: Setting, more: float) -> Bounds:
+    bounds = bounds_of(
         gathered.totals,
         gathered.distinct.count(),
         setting.model,
         seats=setting.fit.seats * setting.fit.replicas,
         groups=setting.groups,
     )
+    return msgspec.structs.replace(
+        bounds,
+        compute_s=bounds.compute_s * more,
+        cache_read_s=bounds.cache_read_s * more,
+        steps_s=bounds.steps_s * more,
+    )
 
 
 def _played(
-    gathered: Gathered, setting: Setting, which: str = "expected", *, as_read: bool = False
+    gathered: Gathered,
+    setting: Setting,
+    which: str = "expected",
+    *,
+    more: float,
+    as_read: bool = False,
 ) -> tuple[Played, float]:
     """The rows kept, played through, and seconds for all."""
     told = Settings(
@@ -142,13 +157,13 @@ def _played(
     )
     fed = gathered.fed(setting.fit.replicas, which=which, as_read=as_read)
     found = play(fed, told, setting.model)
-    return found, _scaled(found, gathered, setting)
+    return found, _scaled(found, gathered, setting, more)
 
 
-def _scaled(played: Played, gathered: Gathered, setting: Setting) -> float:
+def _scaled(played: Played, gathered: Gathered, setting: Setting, more: float) -> float:
     """Seconds for all rows: the tail once, the rest as often as there are rows; no faster than they are tokenised."""
-    share = gathered.totals.rows / max(1, gathered.first_rows) / setting.groups
+    share = more * gathered.totals.rows / max(1, gathered.first_rows) / setting.groups
     body = max(0.0, played.seconds - played.tail_s)
     on_engines = body * share + played.tail_s
-    tokenising = TOKENIZE_S * gathered.totals.prompt_tokens / setting.cores
+    tokenising = TOKENIZE_S * more * gathered.totals.prompt_tokens / setting.cores
     return EDGES_S + max(on_engines, tokenising)

@@ -41,6 +41,11 @@ class Gathered:
         self._num_hashes = 0
         self._shared: list[list[Run]] | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether more rows would be kept."""
+        return self.first_rows < SAMPLE_ROWS
+
     def add(self, prompts: Prompts) -> None:
         """Take rows in, in the order they are fed."""
         lengths = np.diff(prompts.stops, prepend=0).astype(np.int64)
@@ -53,7 +58,7 @@ class Gathered:
             totals.add(lengths, part)
         hashes, ends = block_hashes(prompts.ids, np.asarray(prompts.stops, np.int64))
         self.distinct.add(hashes)
-        if self.first_rows >= SAMPLE_ROWS or self._num_hashes + len(hashes) > SAMPLE_BLOCKS:
+        if not self.is_open or self._num_hashes + len(hashes) > SAMPLE_BLOCKS:
             return
         self.first_rows += len(prompts)
         self._keys += prompts.keys

@@ -23,6 +23,16 @@ def forecast_lines(forecasts: Sequence[Foretold]) -> Iterator[str]:
         yield from (f"  {_in_short(one)}" for one in forecasts)
 
 
+def brief_lines(one: Foretold) -> Iterator[str]:
+    """What a run says of itself before it begins."""
+    if not one.fit.parallel:
+        yield f"the model does not fit on {one.fit.gpu}, on eight of them neither"
+        return
+    yield f"{_time(one)}; {_bounds(one)}"
+    if one.bounds.hit_rate > LEAST_GAIN:
+        yield _hits(one)
+
+
 def _in_short(one: Foretold) -> str:
     if not one.fit.parallel:
         return f"{one.fit.gpu:<10} the model does not fit, on eight of them neither"
@@ -36,11 +46,7 @@ def _in_full(one: Foretold) -> Iterator[str]:
     if not one.fit.parallel:
         yield f"forecast  the model does not fit on {one.fit.gpu}, on eight of them neither"
         return
-    price = f", costs {one.price:,.2f}" if one.price else ""
-    yield (
-        f"forecast  {duration(one.seconds)} ({duration(one.low_s)} to {duration(one.high_s)}) on"
-        f" {one.gpus} x {one.fit.gpu}, {one.gpu_hours:.3g} GPU hours{price}"
-    )
+    yield f"forecast  {_time(one)}"
     yield f"bounds    {_bounds(one)}"
     if one.bounds.hit_rate > LEAST_GAIN:
         yield f"cache     {_hits(one)}"
@@ -49,6 +55,14 @@ def _in_full(one: Foretold) -> Iterator[str]:
     if one.preemptions:
         yield f"kv        {one.preemptions:,} rows give way for want of KV cache and are computed again"
     yield from (f"size      {name}: {why}" for name, why in one.fit.reasons.items())
+
+
+def _time(one: Foretold) -> str:
+    price = f", costs {one.price:,.2f}" if one.price else ""
+    return (
+        f"{duration(one.seconds)} ({duration(one.low_s)} to {duration(one.high_s)}) on"
+        f" {one.gpus} x {one.fit.gpu}, {one.gpu_hours:.3g} GPU hours{price}"
+    )
 
 
 def _bounds(one: Foretold) -> str:

@@ -112,7 +112,9 @@ class Encoder:
             return self._given(request.ids)
         if request.messages is not None:
             return self._chat(request)
-        text = self._fitting(request.text or "")
+        if request.text is None:
+            return _NO_IDS  # a whole body: its endpoint counts
+        text = self._fitting(request.text)
         if self._controls.may_be_in(text) and request.data_spans:
             if self._controls.is_in(list(request.data_spans[1::2])):
                 self.control_rows += 1

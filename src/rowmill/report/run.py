@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -82,13 +83,23 @@ class View(msgspec.Struct, frozen=True):
         return counts
 
 
+def run_of(output: str) -> str:
+    """The folder of the run that an output names: itself, or the one beside a batch's file."""
+    beside = Path(f"{output}{rundir.BESIDE}")
+    is_beside = not Path(output).is_dir() and (beside / rundir.RUN).is_file()
+    return str(beside) if is_beside else output
+
+
 def open_view(output: str) -> View:
-    """Look at the run in `output`.
+    """Look at the run in `output`, or in the folder beside it where it is a batch's file.
 
     Raises:
         ConfigError: there is none.
     """
-    storage = open_storage(output)
+    if Path(output).is_file() and run_of(output) == output:
+        reason = f"`{output}` is a file, and no run lies beside it; name the folder that `rowmill run -o` was given"
+        raise ConfigError(reason=reason)
+    storage = open_storage(run_of(output))
     found = read_run(storage)
     if found is None:
         reason = f"`{output}` holds no run; name the folder that `rowmill run -o` was given"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from functools import lru_cache
 
 import msgspec
 
@@ -78,6 +79,12 @@ def find_gpus() -> list[Gpu]:
     wanted = [word.strip() for word in visible.split(",") if word.strip()]
     by_index = {str(gpu.index): gpu for gpu in gpus}
     return [by_index[word] for word in wanted if word in by_index]
+
+
+@lru_cache(maxsize=4)
+def gpus_seen(_: str | None) -> tuple[Gpu, ...]:
+    """`find_gpus`, once for each `CUDA_VISIBLE_DEVICES`: asking the driver takes up to a second."""
+    return tuple(find_gpus())
 
 
 def parse_query(text: str) -> list[Gpu]:

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from rowmill.errors import ConfigError
-from rowmill.storage.addresses import BULK_S, attempts_of, is_remote, open_store, parse_address
+from rowmill.storage.addresses import attempts_of, is_remote, open_store, parse_address
 from rowmill.storage.contract import AlreadyThere, Appender, NotThere, Storage, check_name
 from rowmill.storage.local import LocalStorage
 from rowmill.storage.objects import ObjectStorage
@@ -49,7 +49,7 @@ def open_storage(url: str) -> Storage:
         return ObjectStorage(
             address.url,
             open_store(*address),
-            bulk=open_store(*address, BULK_S),
+            bulk=open_store(*address, is_bulk=True),
             attempts=attempts_of(address.scheme, address.bucket),
         )
     scheme = _SCHEME.fullmatch(url)

@@ -25,6 +25,7 @@ REQUEST_S = 120
 """Of one request, its body included; segments and ranges are of some MiB."""
 BULK_S = 900
 """Of a results file in one request."""
+BULK_RETRIES = 4
 CONNECT_S = 5
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
@@ -86,9 +87,12 @@ def _shown(url: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def open_store(
-    scheme: str, bucket: str, prefix: str = "", request_s: int = REQUEST_S
+    scheme: str, bucket: str, prefix: str = "", *, is_bulk: bool = False
 ) -> ObjectStore:
     """The store of a bucket, below a prefix. Touches nothing.
+
+    Args:
+        is_bulk: with the patience that large files need.
 
     Raises: ConfigError where the environment holds settings that make no store.
     """
@@ -96,14 +100,19 @@ def open_store(
     from obstore.store import AzureStore, GCSStore, S3Store
 
     _check_environment(_VARIABLES.get(scheme, "AWS_"))
+    request_s = BULK_S if is_bulk else REQUEST_S
     options: dict[str, Any] = {
         "prefix": prefix or None,
         "client_options": {
             "timeout": timedelta(seconds=request_s),
             "connect_timeout": timedelta(seconds=CONNECT_S),
         },
-        # Ours alone (see attempts.py): the library's own would multiply with it.
-        "retry_config": {"max_retries": 0, "retry_timeout": timedelta(seconds=request_s)},
+        # Ours alone (see attempts.py): the library's own would multiply with it. But a large file that goes up in
+        # many parts is not to begin anew for one of them.
+        "retry_config": {
+            "max_retries": BULK_RETRIES if is_bulk else 0,
+            "retry_timeout": timedelta(seconds=request_s),
+        },
     }
     try:
         if scheme == "gs":

@@ -1,7 +1,7 @@
 """A call to a store -> its answer, through SlowDown and broken connections, within a budget of our own.
 
 Promises: waits grow and are drawn, so that workers do not come back in step; no call is tried for longer than the
-budget, and what is refused for good is tried once; the last error is raised as it came.
+budget, of which one try uses up half at most; what is refused for good is tried once; the last error is raised as it came.
 Knows nothing of: what is asked.
 Memory: none.
 Source: exponential back-off with equal jitter (AWS Architecture Blog, 2015). The budget is a call's own: one that
@@ -125,8 +125,9 @@ class Attempts:
         """
         from obstore.exceptions import GenericError
 
-        began, tries = self._clock(), 0
+        spent_s, tries = 0.0, 0
         while True:
+            began = self._clock()
             try:
                 result = act(tries)
                 self._has_answered = True
@@ -136,11 +137,13 @@ class Attempts:
                 self._has_answered = self._has_answered or answer.status > 0
                 tries += 1
                 wait_s = self._wait_s(tries)
-                spent_s = self._clock() - began
+                # A process that was stopped meanwhile wakes to a broken connection: that alone is no store that is gone.
+                spent_s += min(self._clock() - began, self._budget() / 2)
                 is_hopeless = answer.lacks_credentials and not self._has_answered
                 if is_hopeless or is_final(answer) or spent_s + wait_s > self._budget():
                     raise GaveUpOnStore(answer, tries, spent_s) from error
             self._pause(wait_s)
+            spent_s += wait_s
 
     def _budget(self) -> float:
         return self._budget_s if self._has_answered else min(self._budget_s, FIRST_ANSWER_S)

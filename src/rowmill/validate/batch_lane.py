@@ -43,7 +43,7 @@ class BatchLane:
         self._fixed: dict[str, tuple[str, ...]] = dict.fromkeys(_FIXED, ())
         """Values found right."""
         self._samplings: dict[Any, tuple[Sampling, int]] = {}
-        """Settings of a body -> what they come to, and the keys of such a line beside `custom_id` and `method`."""
+        """Settings of a body -> what they come to, and the keys of such a line beside `custom_id`."""
         self._decode: Callable[[bytes], Any] | None = None
         self._settings: Callable[[Any], Any] = attrgetter("model")
 
@@ -60,15 +60,13 @@ class BatchLane:
             line = self._decode(row.line)
         except LEAVE:
             return None
-        if line.custom_id is UNSET and line.method is UNSET:
-            return None
         body = line.body
         known = self._samplings.get(self._settings(body))
         text = body.prompt
         if known is None or not text:
             return None
         sampling, num_keys = known
-        num_keys += (line.custom_id is not UNSET) + (line.method is not UNSET)
+        num_keys += line.custom_id is not UNSET
         ends = row.line.count(b'":')
         if ends != num_keys and ends - row.line.count(b'\\":') != num_keys:
             return None  # a key given twice
@@ -103,16 +101,10 @@ class BatchLane:
         settings = list(map(self._settings, bodies))
         known = {each: self._samplings[each] for each in set(settings) & self._samplings.keys()}
         texts, names = [body.prompt for body in bodies], [line.custom_id for line in found]
-        num_absent = names.count(UNSET), [line.method for line in found].count(UNSET)
-        if (
-            len(found) < len(rows)
-            or len(known) < len(set(settings))
-            or not all(texts)
-            or all(num_absent)
-        ):
+        if len(found) < len(rows) or len(known) < len(set(settings)) or not all(texts):
             return None
         num_keys = sum([known[each][1] for each in settings])
-        if not have_keys(lines, 2 * len(rows) - sum(num_absent) + num_keys):
+        if not have_keys(lines, len(rows) - names.count(UNSET) + num_keys):
             return None
         samplings = [known[each][0] for each in settings]
         ids = [_encode_id(name) if name else b"" for name in names]
@@ -134,7 +126,7 @@ class BatchLane:
         if self._decode is not None:
             try:
                 settings = self._settings(self._decode(row.line).body)
-                num_keys = len(body) + len({"url", "body"} & columns.keys())
+                num_keys = len(body) + len({"method", "url", "body"} & columns.keys())
                 self._samplings[settings] = request.sampling, num_keys
             except LEAVE:
                 return
@@ -188,11 +180,14 @@ def _decoder(
         forbid_unknown_fields=True,
         gc=False,
     )
-    outer: list[tuple[str, Any, Any]] = [("custom_id", str | UnsetType, UNSET)]
-    outer.append(("method", types["method"], UNSET))
     line = msgspec.defstruct(
         "Line",
-        [("body", body), ("url", Literal[fixed["url"]]), *outer],
+        [
+            ("body", body),
+            ("url", Literal[fixed["url"]]),
+            ("method", Literal[fixed["method"]]),
+            ("custom_id", str | UnsetType, UNSET),
+        ],
         forbid_unknown_fields=True,
         gc=False,
     )

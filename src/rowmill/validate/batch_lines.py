@@ -1,11 +1,13 @@
 """A line of an OpenAI or vLLM batch file -> Request.
 
 Promises: `url` and `body` decide; every key of the body is used, passed on, or named as unknown.
+Bodies of the other urls that endpoints know (embeddings, scores, responses) go out whole, as they stand.
 Knows nothing of: lines of other shapes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,36 +20,60 @@ from rowmill.validate.once import repeated_columns_of
 from rowmill.validate.shapes import Asked, Way, messages_request, prompt_request, row_tools
 
 _FIELD_BY_URL = {"/v1/chat/completions": "messages", "/v1/completions": "prompt"}
+_NEEDED_BY_URL: Mapping[str, tuple[str, ...]] = {
+    "/v1/embeddings": ("input", "messages"),
+    "/v1/responses": ("input",),
+    "/score": ("text_1", "queries", "data_1"),
+    "/v1/score": ("text_1", "queries", "data_1"),
+    "/rerank": ("query",),
+    "/v1/rerank": ("query",),
+    "/v2/rerank": ("query",),
+}
+"""Urls whose bodies an endpoint is sent whole -> keys of which one must be there."""
+_OUTER = ("method", "url", "body")
 _READ = frozenset((*CHECKS, "model", "messages", "prompt", "tools", "stream"))
 _NO_MATTER = frozenset(("metadata", "service_tier", "store", "stream_options", "user"))
 
 
-def is_batch_line(columns: Columns) -> bool:
-    """True for rows with `url` and `body`, and `method` or `custom_id`."""
-    return (
-        "body" in columns
-        and "url" in columns
-        and bool({"method", "custom_id"} & columns.keys())
-    )
+def is_batch_line(columns: Columns, prompts: Collection[str]) -> bool:
+    """True for rows with `url` and `body`, and `method` or `custom_id`; also for such a line with parts missing.
+
+    Args:
+        columns: The row's.
+        prompts: Columns that make it a row with a prompt of its own.
+    """
+    has = columns.keys()
+    if "body" in has and "url" in has:
+        return "method" in has or "custom_id" in has
+    is_part = "custom_id" in has and not has.isdisjoint(("method", "url", "body"))
+    return is_part and has.isdisjoint(prompts)
 
 
 def batch_request(
-    columns: Columns, asked: Asked, *, way: Way, samplings: Samplings, model: str
+    columns: Columns, asked: Asked, *, way: Way, samplings: Samplings, models: Sequence[str]
 ) -> Request:
     """The request of a batch line.
 
     Raises:
         InvalidRow: another url or method, another model, an unknown key, or a wrong value.
     """
-    field = _field(columns)
+    for name in _OUTER:
+        if name not in columns:
+            reason = (
+                f"`{name}` is missing: a batch line has `custom_id`, `method`, `url` and `body`"
+            )
+            raise InvalidRow(reason=reason)
+    url = _url(columns, takes_any=way.is_wire)
     body = _body(columns["body"])
-    _check_model(body, model)
+    _check_model(body, models)
     if body.get("stream", b"false") not in (b"false", b"null"):
         reason = "`body.stream` is true, expected false or none: a batch is answered whole"
         raise InvalidRow(reason=reason)
+    if url in _NEEDED_BY_URL:
+        return _whole_body(columns["body"], body, asked, url=url)
+    field = _FIELD_BY_URL[url]
     other = "prompt" if field == "messages" else "messages"
     if body.get(other, b"null") != b"null":
-        url = "/v1/chat/completions" if field == "messages" else "/v1/completions"
         reason = f"`body.{other}` in a line for {url}, expected `body.{field}` alone"
         raise InvalidRow(reason=reason)
     if field not in body:
@@ -63,19 +89,37 @@ def batch_request(
     return prompt_request(raw_way, asked, body[field], "body.prompt", tools)
 
 
-def _field(columns: Columns) -> str:
-    """`messages` or `prompt`, by the line's url."""
-    method = value_of(columns.get("method", b'"POST"'), "method")
+def _url(columns: Columns, *, takes_any: bool) -> str:
+    """The line's url, one of those that are known."""
+    method = value_of(columns["method"], "method")
     if method != "POST":
         reason = f"`method` is {word(method)}, expected `POST`"
         raise InvalidRow(reason=reason)
     url = value_of(columns["url"], "url")
-    field = _FIELD_BY_URL.get(url) if isinstance(url, str) else None
-    if field is None:
-        allowed = " or ".join(f"`{known}`" for known in _FIELD_BY_URL)
-        reason = f"`url` is {word(url)}, expected {allowed}"
+    known = [*_FIELD_BY_URL, *(_NEEDED_BY_URL if takes_any else ())]
+    if not isinstance(url, str) or url not in known:
+        *others, last = (f"`{one}`" for one in known)
+        reason = f"`url` is {word(url)}, expected {', '.join(others)} or {last}"
+        if url in _NEEDED_BY_URL:
+            reason += ": this engine generates text, an endpoint takes such lines (`--url`)"
         raise InvalidRow(reason=reason)
-    return field
+    return url
+
+
+def _whole_body(raw: bytes, body: Columns, asked: Asked, *, url: str) -> Request:
+    """A body that is sent as it stands; its endpoint knows what belongs in it."""
+    needed = _NEEDED_BY_URL[url]
+    if not any(body.get(name, b"null") != b"null" for name in needed):
+        *others, last = (f"`body.{name}`" for name in needed)
+        reason = f"{', '.join(others)} or {last} is missing" if others else f"{last} is missing"
+        raise InvalidRow(reason=reason)
+    return Request(asked.key, asked.sampling, asked.id, wire=raw, wire_field=url)
+
+
+def table_body(raw: bytes) -> bytes:
+    """The body of a row of a table: there, a column of strings may hold it as JSON."""
+    text = value_of(raw, "body") if raw[:1] == b'"' else None
+    return text.encode() if isinstance(text, str) and text[:1] == "{" else raw
 
 
 def _body(raw: bytes) -> Columns:
@@ -89,12 +133,13 @@ def _body(raw: bytes) -> Columns:
     return body
 
 
-def _check_model(body: Columns, model: str) -> None:
+def _check_model(body: Columns, models: Sequence[str]) -> None:
     asked = value_of(body.get("model", b"null"), "body.model")
-    if asked is None or not model or asked == model:
+    if asked is None or not models or asked in models:
         return
+    known = " or ".join(f"`{name}`" for name in models)
     reason = (
-        f"`body.model` is {word(asked)}, expected the job's `engine.model`, `{model}`, or none"
+        f"`body.model` is {word(asked)}, expected the job's `engine.model`, {known}, or none"
     )
     raise InvalidRow(reason=reason)
 

@@ -11,7 +11,7 @@ from rowmill.errors import InvalidRow, MissingColumn
 from rowmill.rows import AnyRow, Request, Sampling, TableRow
 from rowmill.validate.asked import CHECKS
 from rowmill.validate.batch_lane import BatchLane
-from rowmill.validate.batch_lines import batch_request, is_batch_line
+from rowmill.validate.batch_lines import batch_request, is_batch_line, table_body
 from rowmill.validate.columns import ColumnTemplate
 from rowmill.validate.ids import canonical_id
 from rowmill.validate.lane import ABSENT, AT_ONCE, LEAVE, Lane, read_all
@@ -41,7 +41,9 @@ class FreeRows:
 
     def __init__(self, rules: Rules, job: Job) -> None:
         self._rules = rules
-        self._model = job.engine.model
+        self._models = tuple(
+            dict.fromkeys(filter(None, (job.engine.model, *job.validate_.model_names)))
+        )
         self._fields = ("prompt", job.messages, "prompt_token_ids")
         self._of_job = rules.samplings.of_job
         self._is_plain = not (rules.way.is_wire or rules.way.wraps_text)
@@ -118,10 +120,12 @@ class FreeRows:
     def _long_way(self, row: AnyRow) -> Request:
         rules = self._rules
         columns, id = rules.columns(row)
-        if is_batch_line(columns):
+        if is_batch_line(columns, self._fields):
+            if type(row) is TableRow:
+                columns = {**columns, "body": table_body(columns.get("body", b"null"))}
             asked = Asked(row.key, id, rules.samplings.of_job)
             request = batch_request(
-                columns, asked, way=rules.way, samplings=rules.samplings, model=self._model
+                columns, asked, way=rules.way, samplings=rules.samplings, models=self._models
             )
             if rules.ids.names[0] == "custom_id":
                 self._batch_lane.learn(row, columns, request)

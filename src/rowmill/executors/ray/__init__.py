@@ -179,7 +179,7 @@ def _work(
         pool.run()
         whole = local.is_whole(opened, storage)
         done = local.publish_run(opened, storage, ahead) if whole else None
-    return local.summary(opened, storage, pool, stop, done)
+    return local.summary(opened, pool, stop, done)
 
 
 def _everywhere(job: Job) -> dict[str, object]:

@@ -10,6 +10,7 @@ Source: Ray 2.60; `ray.util.ActorPool` neither grows nor replaces its actors.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -93,6 +94,7 @@ class Pool:
         self._class = ray.remote(RayWorker)
         self._members: dict[Any, Member] = {}
         self._ended: list[Look] = []
+        self._retries: Counter[str] = Counter()
         self._paid_s = 0.0
         """Of workers that have ended."""
         self._room = policy.room(cluster.living_nodes(ray), need)
@@ -133,6 +135,11 @@ class Pool:
             prompt_tokens=sum(look.prompt_tokens for look in told),
             output_tokens=sum(look.output_tokens for look in told),
         )
+
+    @property
+    def retries(self) -> list[tuple[str, int]]:
+        """Requests that were made again, as far as workers told at their end: (cause, number)."""
+        return self._retries.most_common()
 
     def all_counts(self) -> Counts:
         """Over the whole run, as far as it is committed."""
@@ -288,6 +295,7 @@ class Pool:
             self._lost(member, _why(error), error)
             return
         self._ended.append(ended.look)
+        self._retries.update(dict(ended.retries))
         self._note_start(ended.look)
         if ended.error is not None:
             self._failed(member, ended.error)

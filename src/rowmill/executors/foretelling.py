@@ -1,0 +1,76 @@
+"""What a run will take, said once its first rows are planned, and held against what it took.
+
+Promises: nothing is looked at beyond the first rows, and nothing where the engine has no GPU here and none is named;
+where an engine takes long to start, it is done by then.
+Knows nothing of: how rows are asked.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from rowmill.config import Job
+from rowmill.events import Forecast
+from rowmill.forecast.foretold import Foretold
+from rowmill.forecast.gathered import Gathered
+from rowmill.forecast.words import brief_lines
+from rowmill.pipeline import Stations
+from rowmill.prospect import places_of, prospects
+
+PATIENCE_S = 2.0
+"""A run whose engine is open does not wait longer for what is only said."""
+TICK_S = 0.1
+
+
+class Foretelling:
+    """The forecast of one start."""
+
+    def __init__(self, job: Job, stations: Stations, *, is_wanted: bool = True) -> None:
+        """Have the stations keep the first rows, where there is something to forecast for."""
+        self._job, self._stations = job, stations
+        self._found: Foretold | None = None
+        self._thread: threading.Thread | None = None
+        places = places_of(job) if is_wanted else []
+        if len(places) == 1 and (places[0].is_here or job.plan.gpu):
+            stations.gathered = Gathered()
+
+    def begin(self, rows: int) -> None:
+        """Look at the first rows beside whatever goes on, as soon as they are there: while an engine starts.
+
+        Args:
+            rows: to be asked in this start.
+        """
+        if self._stations.gathered is not None and rows:
+            work = threading.Thread(target=self._wait_and_look, args=(rows,), daemon=True)
+            work.name, self._thread = "foretelling", work
+            work.start()
+
+    def lines(self, rows: int) -> list[str]:
+        """The forecast in words, and no more rows are kept; nothing where there is none, or none yet."""
+        if self._thread is not None:
+            self._thread.join(PATIENCE_S)
+        elif rows:
+            self._look(rows)
+        self._stations.gathered = None
+        return list(brief_lines(self._found)) if self._found is not None else []
+
+    def _wait_and_look(self, rows: int) -> None:
+        while (gathered := self._stations.gathered) is not None and gathered.is_open:
+            if self._stations.num_read >= rows:
+                break
+            time.sleep(TICK_S)
+        self._look(rows)
+
+    def _look(self, rows: int) -> None:
+        gathered = self._stations.gathered
+        if gathered is not None:
+            found = prospects(self._job, gathered, self._stations.limits, rows=rows)
+            self._found = next(found, None)
+
+    def said(self) -> Forecast | None:
+        """What was said, in seconds; None where nothing was."""
+        found = self._found
+        if found is None or not found.fit.parallel:
+            return None
+        return Forecast(found.seconds, found.low_s, found.high_s, found.bounds.ideal_s)
