@@ -23,6 +23,8 @@ from rowmill.rows import Choice, Outcome
 from tests.cases.command import OK, SOME_FAILED, environment, kill, rowmill
 from tests.cases.compare import read_records
 from tests.cases.endpoint import Serve, wait_until
+from tests.cases.on_s3 import new_prefix
+from tests.servers.s3_server import S3Server
 
 VLLM = Served("vllm", "m", 7)
 FIELDS_OF_VLLM = {
@@ -232,3 +234,43 @@ def test_the_input_is_never_written_over(tmp_path: Path) -> None:
     assert 2 == finished.code
     assert before == source.read_bytes()
     assert ["in.jsonl"] == [path.name for path in tmp_path.iterdir()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_input_and_output_may_lie_in_a_bucket(
+    tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    there, lines = new_prefix(s3_server), tmp_path / "in.jsonl"
+    rows = [
+        line("a", prompt="first text"),
+        line("b", prompt=[]),
+        line("c", prompt="third text"),
+    ]
+    lines.write_text("".join(rows))
+    there.put("in.jsonl", lines.read_bytes())
+    source, target = f"{there.url}/in.jsonl", f"{there.url}/out.{suffix}"
+    options = ["--engine", "echo", "--set", "engine.tokenizer=bytes", "--dialect", "openai"]
+    words = ["-i", source, "-o", target, "--model", "m", *options]
+
+    first, again = rowmill("run-batch", words), rowmill("run-batch", words)
+
+    assert (SOME_FAILED, SOME_FAILED) == (first.code, again.code)
+    assert 0 == again.told["asked"]
+    names = set(there.names())
+    assert {f"out.{suffix}", f"out.errors.{suffix}"} <= names
+    here = tmp_path / f"out.{suffix}"
+    here.write_bytes(there.get(here.name))
+    found = (
+        pq.read_table(here).to_pylist()
+        if suffix == "parquet"
+        else [json.loads(text) for text in here.read_text().splitlines()]
+    )
+    assert ["a", "c"] == [record["custom_id"] for record in found]
+
+    clash = rowmill("run-batch", ["-i", source, "-o", source, "--model", "m", *options])
+
+    assert clash.code == 2
+    assert "is the input" in clash.stderr

@@ -21,7 +21,8 @@ from rowmill.batch.target import Target, read_target
 from rowmill.errors import BadOutput, StorageError
 from rowmill.read import BadLine, read_rows
 from rowmill.report.run import View, open_view
-from rowmill.storage import LocalStorage
+from rowmill.storage import place_of
+from rowmill.storage.addresses import is_remote, parse_address
 from rowmill.storage.drafts import Draft, open_draft
 from rowmill.write.form import Form, form_of_name
 from rowmill.write.packed import open_packer
@@ -50,15 +51,20 @@ def check_target(target: Target, sources: Sequence[str]) -> None:
     """
     files = [target.file, *([target.errors] if target.errors else [])]
     for file in files:
-        reason = _clash(Path(file), sources) or _obstacle(Path(file))
+        reason = _clash(file, sources) or _obstacle(file)
         if files.count(file) > 1:
             reason = "is to hold answers and errors both"
         if reason:
             raise BadOutput(reason=f"output `{file}` {reason}; name another file")
 
 
-def _clash(path: Path, sources: Sequence[str]) -> str:
+def _clash(file: str, sources: Sequence[str]) -> str:
     """What a file has to do with the input; empty for nothing."""
+    if is_remote(file):
+        url = parse_address(file).url
+        inputs_there = [parse_address(source).url for source in sources if is_remote(source)]
+        return "is the input" if url in inputs_there else ""
+    path = Path(file)
     inputs = [Path(source) for source in sources if Path(source).exists()]
     if path.exists() and any(path.samefile(source) for source in inputs):
         return "is the input"
@@ -67,8 +73,13 @@ def _clash(path: Path, sources: Sequence[str]) -> str:
     return ""
 
 
-def _obstacle(path: Path) -> str:
+def _obstacle(file: str) -> str:
     """Why a file cannot be written; empty where it can."""
+    if _form_of(file).format not in ("jsonl", "parquet"):
+        return "says by its name that it is neither lines nor Parquet"
+    if is_remote(file):
+        return ""  # whether a store lets us is seen when the run is made beside it
+    path = Path(file)
     folder = path.absolute().parent
     if path.is_dir():
         return "is a folder"
@@ -76,8 +87,6 @@ def _obstacle(path: Path) -> str:
         return "lies in a folder that is not there"
     if not os.access(folder, os.W_OK):
         return "lies in a folder that nothing can be written to"
-    if _form_of(path).format not in ("jsonl", "parquet"):
-        return "says by its name that it is neither lines nor Parquet"
     return ""
 
 
@@ -85,8 +94,8 @@ def _lies_in(path: Path, folder: Path) -> bool:
     return folder.resolve() in path.absolute().resolve().parents
 
 
-def _form_of(path: Path) -> Form:
-    return form_of_name(path.name) or Form()
+def _form_of(file: str) -> Form:
+    return form_of_name(file.rpartition("/")[2]) or Form()
 
 
 def write_batch(folder: str, target: Target) -> Written:
@@ -105,7 +114,7 @@ def write_batch(folder: str, target: Target) -> Written:
             num_bad += not line.is_answered
             (good if line.is_answered or bad is None else bad).add(line)
         good.finish()
-        if bad is not None and (num_bad or Path(target.errors).exists()):
+        if bad is not None and (num_bad or bad.was_there):
             bad.finish()
     finally:
         good.abandon()
@@ -140,14 +149,20 @@ def _lines(view: View, target: Target) -> Iterator[BatchLine]:
 class _File:
     """A batch file in the making."""
 
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
-        self._form = _form_of(self._path)
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._storage, self._name = place_of(file)
+        self._form = _form_of(file)
         self._lines: list[BatchLine] = []
         self._packer = open_packer(self._form.compression) if self._form.is_lines else None
         self._draft: Draft | None = None
         self._sink: Sink | None = None
         self._is_over = False
+
+    @property
+    def was_there(self) -> bool:
+        """Whether an earlier one stands under the name."""
+        return self._storage.size(self._name) is not None
 
     def add(self, line: BatchLine) -> None:
         self._lines.append(line)
@@ -175,9 +190,9 @@ class _File:
     def _opened(self) -> Draft:
         if self._draft is None:
             try:
-                self._draft = open_draft(LocalStorage(str(self._path.parent)), self._path.name)
+                self._draft = open_draft(self._storage, self._name)
             except OSError as error:
-                raise StorageError(path=str(self._path), reason=str(error.strerror)) from error
+                raise StorageError(path=self._file, reason=str(error.strerror)) from error
         return self._draft
 
     def _flush(self) -> None:

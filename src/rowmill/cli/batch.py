@@ -38,7 +38,7 @@ RENAMED = {"max_num_seqs": "seats"}
     multiple=True,
     required=True,
     metavar="FILE",
-    help="Batch file, glob or folder: JSON Lines, also packed, or Parquet. Repeatable.",
+    help="Batch file, glob or folder, also in a store: JSON Lines, also packed, or Parquet. Repeatable.",
 )
 @click.option(
     "-o",
@@ -46,7 +46,8 @@ RENAMED = {"max_num_seqs": "seats"}
     "output",
     required=True,
     metavar="FILE",
-    help="Where the answers go, a `.jsonl` (also `.gz`, `.zst`) or `.parquet`; the run lies beside it in FILE.run.",
+    help="Where the answers go, a `.jsonl` (also `.gz`, `.zst`) or `.parquet`, also `s3://BUCKET/NAME`;"
+    " the run lies beside it in FILE.run.",
 )
 @click.option("--model", metavar="NAME", default="", help="As for `run`.")
 @click.option(

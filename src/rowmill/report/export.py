@@ -13,7 +13,7 @@ from rowmill.join.lines import joined_rows
 from rowmill.join.parting import column_limits
 from rowmill.publish import write_lines, write_table
 from rowmill.report.run import View, open_view
-from rowmill.storage import LocalStorage, Storage, open_storage
+from rowmill.storage import Storage, place_of
 from rowmill.storage.addresses import is_remote, parse_address
 from rowmill.write.form import SUFFIXES, Form, form_of_name
 
@@ -34,7 +34,7 @@ def export(output: str, target: str) -> Exported:
         StorageError: it cannot be written.
     """
     view = open_view(output)
-    place, name = _place_of(target)
+    place, name = place_of(target)
     form = form_of_name(name)
     if form is None:
         known = ", ".join(f"`{suffix}`" for suffix in SUFFIXES)
@@ -52,15 +52,6 @@ def export(output: str, target: str) -> Exported:
     view.check_input()
     rows = _write(view, place, name, form)
     return Exported(rows=rows, not_done=view.cut.num_lines - view.counts().done)
-
-
-def _place_of(target: str) -> tuple[Storage, str]:
-    """The folder, or the prefix of a store, that the file goes to, and its name there."""
-    if is_remote(target):
-        folder, _, name = parse_address(target).url.rpartition("/")
-        return open_storage(folder), name
-    path = Path(target)
-    return LocalStorage(str(path.parent)), path.name
 
 
 def _write(view: View, storage: Storage, name: str, form: Form) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowmill.errors import ConfigError
@@ -31,6 +32,7 @@ __all__ = [
     "address_of",
     "check_name",
     "open_storage",
+    "place_of",
     "probe",
 ]
 
@@ -64,6 +66,18 @@ def open_storage(url: str) -> Storage:
         " or `s3://`, `gs://` or `az://BUCKET/NAME`"
     )
     raise ConfigError(reason=reason)
+
+
+def place_of(file: str) -> tuple[Storage, str]:
+    """The folder, or the prefix of a store, in which a file lies, and its name there. Touches nothing.
+
+    Raises: ConfigError for an address that is none.
+    """
+    if is_remote(file):
+        folder, _, name = parse_address(file).url.rpartition("/")
+        return open_storage(folder), name
+    path = Path(file)
+    return LocalStorage(str(path.parent)), path.name
 
 
 def address_of(storage: Storage) -> str:
