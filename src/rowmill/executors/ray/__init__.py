@@ -162,7 +162,7 @@ def _work(
         Order(
             job=_everywhere(job),
             token=token,
-            version=versions()["rowmill"],
+            version=versions().get("rowmill", ""),
             slot=Slot(),
             most_ahead=most_ahead(open_tasks=ledger.open_tasks, workers=1),
         ),

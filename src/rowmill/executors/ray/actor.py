@@ -42,7 +42,7 @@ class RayWorker:
 
     def work(self) -> Ended:
         """Work until nothing is left to do, or `stop`."""
-        here = versions()["rowmill"]
+        here = versions().get("rowmill", "")
         if self._order.version != here:
             reason = (
                 f"rowmill {here} on a node and {self._order.version} where the command was"
