@@ -54,7 +54,7 @@ OPTIONS = {
     "check": sorted([*JOB_OPTIONS, "--fix", "--gpu", "--sample"]),
     "export": ["--debug", "--json", "--output"],
     "retry": ["--debug", "--json", "--kind", "--set"],
-    "run": sorted([*JOB_OPTIONS, "--append", "--join"]),
+    "run": sorted([*JOB_OPTIONS, "--address", "--append", "--executor", "--join"]),
     "run-batch": sorted(
         [
             *(
@@ -71,6 +71,7 @@ OPTIONS = {
     ),
     "status": ["--debug", "--json"],
     "trace": ["--debug", "--json"],
+    "worker": sorted([*JOB_OPTIONS, "--index", "--of", "--token"]),
 }
 
 
