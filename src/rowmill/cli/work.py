@@ -31,6 +31,8 @@ FLAGS = {
     "url": "engine.url",
     "limit": "run.limit",
     "gpu": "plan.gpu",
+    "executor": "run.executor",
+    "address": "ray.address",
 }
 """The setting behind each flag."""
 
@@ -70,6 +72,14 @@ def job_options(command: Any) -> Any:
     "--append", is_flag=True, help="Files that the run at the output does not know join it."
 )
 @click.option(
+    "--executor",
+    metavar="NAME",
+    help="`local`, or `ray`: workers on a cluster.  [default: local]",
+)
+@click.option(
+    "--address", metavar="HOST:PORT", help="Head of the Ray cluster; `auto`: this machine's."
+)
+@click.option(
     "--join", default="", hidden=True, metavar="TOKEN", help="Share the run of this token."
 )
 def run(
@@ -84,7 +94,7 @@ def run(
     """
     job = read_job(inputs, sets, flags, needs=("source", "output"))
 
-    from rowmill.executors.local import run as run_here
+    from rowmill.executors import run as run_job
 
     if (
         not job.engine.model
@@ -94,7 +104,7 @@ def run(
         say(
             "no model is named: the demo model SmolLM2-135M-Instruct answers; name one with `--model`"
         )
-    return told(lambda listen: run_here(job, listen=listen, token=join, append=append))
+    return told(lambda listen: run_job(job, listen=listen, token=join, append=append))
 
 
 def told(work: Callable[[Listener], Summary]) -> int:
