@@ -124,6 +124,8 @@ class ReadConfig(Part):
     """CSV: the first record names the columns; else they are `column1`, `column2`, ..."""
     partitions: Literal["hive", "off"] = "hive"
     """Folders such as `region=007` are columns of the files in them (text, never numbers), or mean nothing."""
+    links: Literal["refuse", "follow", "skip"] = "refuse"
+    """Symbolic links that lead out of a folder, or of where a pattern begins: refused, read, or passed over and counted."""
 
     @field_validator("delimiter", mode="before")
     @classmethod
