@@ -7,27 +7,32 @@ Knows nothing of: how rows are asked.
 
 from __future__ import annotations
 
+from rowmill.batch.again import Again, check_alone, drop, num_failed, put_back, select
 from rowmill.batch.reading import (
     BatchStatus,
-    answered_ids,
     batch_status,
     errors_of,
-    is_batch_file,
+    is_alone,
 )
 from rowmill.batch.target import Target, folder_of, read_target, write_target
 from rowmill.batch.writing import Written, check_target, write_again, write_batch
 
 __all__ = [
+    "Again",
     "BatchStatus",
     "Target",
     "Written",
-    "answered_ids",
     "batch_status",
+    "check_alone",
     "check_target",
+    "drop",
     "errors_of",
     "folder_of",
-    "is_batch_file",
+    "is_alone",
+    "num_failed",
+    "put_back",
     "read_target",
+    "select",
     "write_again",
     "write_batch",
     "write_target",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowmill.cli.front import debug_option, json_option, set_option, wants_json
+from rowmill.cli.front import EXITS, debug_option, json_option, set_option, wants_json
 from rowmill.cli.voice import out_json, say
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ NOT_OURS = {
     "uvicorn_log_level": "there is no server",
 }
 """Flags of `vllm run-batch` that change nothing here -> why."""
+SOME_FAILED = 4
 RENAMED = {"max_num_seqs": "seats"}
 
 
@@ -80,6 +82,12 @@ RENAMED = {"max_num_seqs": "seats"}
     default="",
     help="That file. None: OUT with `.errors` before its suffix.",
 )
+@click.option(
+    "--retry",
+    "is_again",
+    is_flag=True,
+    help="Ask only what the file of `-o` holds no answer to, whether vLLM, OpenAI or rowmill made it.",
+)
 @set_option("Any setting of a job file.")
 @json_option
 @debug_option
@@ -90,21 +98,70 @@ def run_batch(ctx: click.Context, /, **given: Any) -> int:
     Flags that are not listed are settings of the engine, as `--max-model-len 4096`.
     A line that is bad is an error in the output and stops no other. The same command again resumes.
     """
-    job = _job(given, _engine_flags(ctx.args))
+    flags = _engine_flags(ctx.args)
+    job = _job(given, flags)
     target = _target(given, job)
-    from rowmill.batch import check_target
+    from rowmill.batch import check_alone, check_target
 
+    if given["is_again"]:
+        check_alone(target)
     check_target(target, job.source)
+    if given["is_again"]:
+        return _ask_again(given, flags, job, target)
     summary, written = _done(job, target)
+    if written is not None:
+        say(f"  written: {' and '.join(written.files)}")
+    return _told(summary, written.files if written else [], int(summary.exit_code))
+
+
+def _ask_again(given: dict[str, Any], flags: dict[str, Any], job: Job, target: Target) -> int:
+    """Ask what the files hold no answer to, in a run that is gone when the answers are in their places."""
+    from msgspec.structs import replace
+
+    from rowmill.batch import drop, errors_of, num_failed, put_back, select
+
+    again = select(job.source, target)
+    say(f"retry   {again.rows:,} rows are asked again, {again.kept:,} are answered")
+    summary, made = None, []
+    if again.rows:
+        errors = errors_of(again.target) if target.errors else ""
+        asked = {**given, "inputs": [again.lines], "output": again.target}
+        there = replace(target, file=again.target, errors=errors)
+        summary, written = _done(_job(asked, flags), there, stays=False)
+        if written is None:
+            return _told(summary, [], int(summary.exit_code))
+        made = [there.file, there.errors]
+    if again.is_needed:
+        put_back(again, target, made)
+    drop(again)
+    failed = num_failed(target)
+    files = [target.file, *([target.errors] if failed and target.errors else [])]
+    say(f"  written: {' and '.join(files)}; {failed:,} lines hold no answer")
+    return _told(summary, files, SOME_FAILED if failed else 0, kept=again.kept)
+
+
+def _told(summary: Any, files: list[str], code: int, **more: Any) -> int:
+    """Write what `--json` asks for. Returns: the exit code."""
     if wants_json():
         from rowmill.cli.work import summary_record
 
-        out_json({**summary_record(summary), "files": written.files if written else []})
-    return int(summary.exit_code)
+        record = summary_record(summary) if summary is not None else {"asked": 0}
+        out_json({**record, **more, "files": files, "exit": EXITS[code]})
+    return code
 
 
-def _done(job: Job, target: Target) -> tuple[Any, Any]:
-    """Run the job and write its files. Returns: how the run ended, and what was written, if it is whole."""
+def _done(job: Job, target: Target, *, stays: bool = True) -> tuple[Any, Any]:
+    """Run the job and write its files.
+
+    Args:
+        job: with the folder beside the file as its output.
+        target: the files.
+        stays: whether the run is there for people to look at once it is whole.
+
+    Returns: how the run ended, and what was written, if it is whole.
+    """
+    from msgspec.structs import replace
+
     from rowmill.batch import folder_of, write_batch, write_target
     from rowmill.executors.local import run
     from rowmill.progress import open_progress, summary_lines
@@ -112,14 +169,13 @@ def _done(job: Job, target: Target) -> tuple[Any, Any]:
 
     with open_progress(say) as listen:
         summary = run(job, listen=listen)
+    if not (stays or summary.not_done):
+        summary = replace(summary, output="", results=[])
     for line in summary_lines(summary):
         say(line)
     folder = folder_of(target.file)
     write_target(open_storage(folder), target)
-    written = write_batch(folder, target) if not summary.not_done else None
-    if written is not None:
-        say(f"  written: {' and '.join(written.files)}")
-    return summary, written
+    return summary, write_batch(folder, target) if not summary.not_done else None
 
 
 def _engine_flags(words: Sequence[str]) -> dict[str, Any]:
@@ -194,10 +250,12 @@ def _job(given: dict[str, Any], engine_flags: dict[str, Any]) -> Job:
 def _target(given: dict[str, Any], job: Job) -> Target:
     from rowmill.batch import Target, errors_of
 
-    is_apart = given["dialect"] == "openai"
+    # A file of errors beside the answers tells whose dialect they are in.
+    is_found = given["is_again"] and Path(errors_of(given["output"])).is_file()
+    is_apart = given["dialect"] == "openai" or is_found
     return Target(
         file=given["output"],
         errors=given["errors"] or (errors_of(given["output"]) if is_apart else ""),
-        dialect=given["dialect"],
+        dialect="openai" if is_apart else "vllm",
         model=(*given["names"], job.engine.model)[0],
     )

@@ -137,19 +137,29 @@ def retry(output: str, kinds: tuple[str, ...], sets: tuple[str, ...]) -> int:
 
     The settings are those the run was started with. The last outcome of a row counts; earlier ones stay on the disk.
     """
-    from rowmill.batch import write_again
+    from rowmill.batch import is_alone, write_again
+    from rowmill.errors import ConfigError
     from rowmill.executors.local import retry as retry_here
     from rowmill.executors.retrying import stored_job
     from rowmill.job_file import load_job
     from rowmill.report import run_of
     from rowmill.storage import open_storage
 
+    if is_alone(output):
+        raise ConfigError(reason=_without_run(output))
     output = run_of(output)
     settings = {**stored_job(open_storage(output)), "output.path": output}
     job = load_job(None, settings=settings, sets=sets, check_options=engine_mistakes)
     code = told(lambda listen: retry_here(job, kinds=kinds, listen=listen))
     write_again(output)
     return code
+
+
+def _without_run(file: str) -> str:
+    return (
+        f"`{file}` is a batch file, and no run lies beside it that knows what was asked and how;"
+        f" `rowmill run-batch -i INPUT -o {shlex.quote(file)} --model NAME --retry` asks again what it holds no answer to"
+    )
 
 
 @click.command()
