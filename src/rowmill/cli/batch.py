@@ -13,11 +13,10 @@ from rowmill.cli.front import EXITS, debug_option, json_option, set_option, want
 from rowmill.cli.voice import out_json, say
 
 if TYPE_CHECKING:
-    from rowmill.batch import Target
+    from rowmill.batch import Place, Target
     from rowmill.config import Job
 
 NOT_OURS = {
-    "output_tmp_dir": "files are written beside their own names",
     "enable_metrics": "`rowmill status` tells how far a batch is",
     "host": "there is no server",
     "port": "there is no server",
@@ -26,6 +25,7 @@ NOT_OURS = {
     "uvicorn_log_level": "there is no server",
 }
 """Flags of `vllm run-batch` that change nothing here -> why."""
+OUTPUTS = ("output", "errors")
 SOME_FAILED = 4
 RENAMED = {"max_num_seqs": "seats"}
 
@@ -40,7 +40,7 @@ RENAMED = {"max_num_seqs": "seats"}
     multiple=True,
     required=True,
     metavar="FILE",
-    help="Batch file, glob or folder, also in a store: JSON Lines, also packed, or Parquet. Repeatable.",
+    help="Batch file, glob or folder, also in a store, or a URL: JSON Lines, also packed, or Parquet. Repeatable.",
 )
 @click.option(
     "-o",
@@ -49,7 +49,15 @@ RENAMED = {"max_num_seqs": "seats"}
     required=True,
     metavar="FILE",
     help="Where the answers go, a `.jsonl` (also `.gz`, `.zst`) or `.parquet`, also `s3://BUCKET/NAME`;"
-    " the run lies beside it in FILE.run.",
+    " the run lies beside it in FILE.run. To a URL it goes by PUT.",
+)
+@click.option(
+    "--output-tmp-dir",
+    "folder",
+    metavar="FOLDER",
+    default=".",
+    show_default=True,
+    help="Where a file that goes to a URL lies, and its run.",
 )
 @click.option("--model", metavar="NAME", default="", help="As for `run`.")
 @click.option(
@@ -98,38 +106,79 @@ def run_batch(ctx: click.Context, /, **given: Any) -> int:
     Flags that are not listed are settings of the engine, as `--max-model-len 4096`.
     A line that is bad is an error in the output and stops no other. The same command again resumes.
     """
-    flags = _engine_flags(ctx.args)
-    job = _job(given, flags)
-    target = _target(given, job)
-    from rowmill.batch import check_alone, check_target
+    from rowmill.batch import check_alone, check_target, check_urls, download, upload
 
-    if given["is_again"]:
+    flags = _engine_flags(ctx.args)
+    here, inputs, outputs = _here(given)
+    check_urls(inputs, outputs)
+    job = _job(here, flags)
+    target = _target(here, job)
+    if here["is_again"]:
         check_alone(target)
     check_target(target, job.source)
-    if given["is_again"]:
-        return _ask_again(given, flags, job, target)
+    for place in inputs:
+        download(place, say)
+    answer = _ask_again if here["is_again"] else _ask
+    code, files, record = answer(here, flags, job, target)
+    for place in outputs:
+        if place.file in files:
+            upload(place, say)
+            say(f"  sent: {place.file}")
+    if wants_json():
+        out_json({**record, "files": files, "exit": EXITS[code]})
+    return code
+
+
+def _here(given: dict[str, Any]) -> tuple[dict[str, Any], list[Place], list[Place]]:
+    """What was given with files of this machine for URLs, and those of the input and of the output."""
+    from rowmill.batch import input_place, is_url, output_place
+
+    outputs = [output_place(given[n], given["folder"]) for n in OUTPUTS if is_url(given[n])]
+    file_of = {place.url: place.file for place in outputs}
+    here = given | {name: file_of.get(given[name], given[name]) for name in OUTPUTS}
+    inputs = [
+        input_place(url, number, here["output"])
+        for number, url in enumerate(given["inputs"])
+        if is_url(url)
+    ]
+    file_of = {place.url: place.file for place in inputs}
+    here["inputs"] = [file_of.get(name, name) for name in given["inputs"]]
+    return here, inputs, outputs
+
+
+Ended = tuple[int, list[str], dict[str, Any]]
+"""Exit code, files that were written, and what `--json` tells."""
+
+
+def _ask(given: dict[str, Any], flags: dict[str, Any], job: Job, target: Target) -> Ended:
+    from rowmill.cli.work import summary_record
+
     summary, written = _done(job, target)
-    if written is not None:
-        say(f"  written: {' and '.join(written.files)}")
-    return _told(summary, written.files if written else [], int(summary.exit_code))
+    files = written.files if written is not None else []
+    if files:
+        say(f"  written: {' and '.join(files)}")
+    return int(summary.exit_code), files, summary_record(summary)
 
 
-def _ask_again(given: dict[str, Any], flags: dict[str, Any], job: Job, target: Target) -> int:
+def _ask_again(given: dict[str, Any], flags: dict[str, Any], job: Job, target: Target) -> Ended:
     """Ask what the files hold no answer to, in a run that is gone when the answers are in their places."""
     from msgspec.structs import replace
 
     from rowmill.batch import drop, errors_of, num_failed, put_back, select
+    from rowmill.cli.work import summary_record
 
     again = select(job.source, target)
     say(f"retry   {again.rows:,} rows are asked again, {again.kept:,} are answered")
-    summary, made = None, []
+    made: list[str] = []
+    record: dict[str, Any] = {"asked": 0, "kept": again.kept}
     if again.rows:
         errors = errors_of(again.target) if target.errors else ""
         asked = {**given, "inputs": [again.lines], "output": again.target}
         there = replace(target, file=again.target, errors=errors)
         summary, written = _done(_job(asked, flags), there, stays=False)
+        record = summary_record(summary) | {"kept": again.kept}
         if written is None:
-            return _told(summary, [], int(summary.exit_code))
+            return int(summary.exit_code), [], record
         made = [there.file, there.errors]
     if again.is_needed:
         put_back(again, target, made)
@@ -137,17 +186,7 @@ def _ask_again(given: dict[str, Any], flags: dict[str, Any], job: Job, target: T
     failed = num_failed(target)
     files = [target.file, *([target.errors] if failed and target.errors else [])]
     say(f"  written: {' and '.join(files)}; {failed:,} lines hold no answer")
-    return _told(summary, files, SOME_FAILED if failed else 0, kept=again.kept)
-
-
-def _told(summary: Any, files: list[str], code: int, **more: Any) -> int:
-    """Write what `--json` asks for. Returns: the exit code."""
-    if wants_json():
-        from rowmill.cli.work import summary_record
-
-        record = summary_record(summary) if summary is not None else {"asked": 0}
-        out_json({**record, **more, "files": files, "exit": EXITS[code]})
-    return code
+    return SOME_FAILED if failed else 0, files, record
 
 
 def _done(job: Job, target: Target, *, stays: bool = True) -> tuple[Any, Any]:
