@@ -21,6 +21,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "onnx": "rowmill.engines.onnx",
         "vllm": "rowmill.engines.vllm",
     },
+    "executors": {
+        "local": "rowmill.executors.local",
+        "ray": "rowmill.executors.ray",
+    },
 }
 """Group -> name -> module. Entry points of the group `rowmill.GROUP` name modules in the same way."""
 

@@ -51,6 +51,10 @@ DONE = "done.json"
 BATCH = "batch.json"
 BESIDE = ".run"
 """What is put behind the name of a batch's file: the folder of its run."""
+INPUT = ".input"
+"""The same, of copies of input that came from a URL."""
+AGAIN = ".retry"
+"""The same, of what is asked again where no run is left."""
 ARRIVALS = "arrivals/"
 
 _FOLDERS = ("plan/", SPOOL, SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS, ARRIVALS)
