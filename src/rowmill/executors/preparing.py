@@ -10,14 +10,16 @@ Threads: `prepare` takes one; `stop` may be called from another.
 from __future__ import annotations
 
 import importlib.metadata
+import threading
 from collections.abc import Iterator
 
 import msgspec
 import numpy as np
 import xxhash
 
+from rowmill import rundir
 from rowmill.config import Job
-from rowmill.errors import ConfigError, EngineDied, RowError, RowmillError
+from rowmill.errors import EngineDied, RowError, RowmillError
 from rowmill.executors.identity import identity
 from rowmill.executors.opening import Opened, check_input, open_run
 from rowmill.leases import Owner, claim_output
@@ -47,7 +49,7 @@ class Preparer:
         """Nothing is opened yet."""
         self._job, self._token = job, token
         self._share: tuple[Owner, Opened, Storage, str] | None = None
-        self._is_over = False
+        self._over = threading.Event()
 
     def prepare(self, task: int) -> Made:
         """Keep the token ids of a task's rows; what went wrong is told, not raised."""
@@ -58,7 +60,7 @@ class Preparer:
 
     def stop(self) -> None:
         """Leave off at once."""
-        self._is_over = True
+        self._over.set()
 
     def close(self) -> None:
         """Give back the share in the run."""
@@ -70,10 +72,12 @@ class Preparer:
         if self._share is None:
             self._share = self._opened()
         _, opened, storage, mark = self._share
+        if self._over.is_set() or storage.size(rundir.lease(task)) is not None:
+            return 0  # who holds it is about to tokenise it
         draft = Draft(task, mark)
         measure = opened.words.measure
         for requests in self._requests(opened, task):
-            if self._is_over:
+            if self._over.is_set():
                 return 0
             ids, stops, bad = measure.encoded(requests, _left_to_the_worker)
             parts = np.split(ids, stops[:-1]) if requests else []
@@ -83,7 +87,7 @@ class Preparer:
             if draft.is_full:
                 break
         check_input(opened, [task])
-        return 0 if self._is_over else draft.keep(storage)
+        return 0 if self._over.is_set() else draft.keep(storage)
 
     def _requests(self, opened: Opened, task: int) -> Iterator[list[Request]]:
         recipe = opened.words.recipe
@@ -96,17 +100,17 @@ class Preparer:
         storage = open_storage(self._job.output.path)
         owner = claim_output(storage, token=self._token, lease_s=self._job.run.lease_s)
         try:
-            if not owner.has_joined:
-                raise EngineDied(reason="the process that owned the run has ended")
-            opened = open_run(self._job, storage, token=self._token)
-            if opened.words.limits.takes != "ids":
-                raise ConfigError(
-                    reason="this engine takes no token ids; set `ray.prepare = 0`"
-                )
+            opened = _of_living(owner, self._job, storage)
         except BaseException:
             owner.close()
             raise
         return owner, opened, storage, fingerprint(opened)
+
+
+def _of_living(owner: Owner, job: Job, storage: Storage) -> Opened:
+    if not owner.has_joined:
+        raise EngineDied(reason="the process that owned the run has ended")
+    return open_run(job, storage, token=owner.token)
 
 
 def with_prepared(opened: Opened, storage: Storage) -> Opened:

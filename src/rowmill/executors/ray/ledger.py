@@ -36,6 +36,12 @@ class Ledger:
         """Tasks without a commit."""
         return self._num_tasks - len(self._seen)
 
+    def open_list(self) -> list[int]:
+        """Tasks without a commit, in order."""
+        return [
+            task for task in range(self._num_tasks) if rundir.commit(task) not in self._seen
+        ]
+
     def refresh(self) -> None:
         """Read what was committed since."""
         for name in self._storage.list(rundir.COMMITS):
