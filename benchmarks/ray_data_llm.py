@@ -33,7 +33,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.executors.ray.nodes import Cluster, Node, cluster, descendants, environment
+from tests.executors.ray.nodes import Node, cluster, descendants, environment
 
 CONTEXT, SEATS, MAX_TOKENS, LONG_EVERY = 512, 32, 16, 50
 LIMIT_S = 900.0
@@ -236,48 +236,49 @@ def await_kill(process: subprocess.Popen[bytes], node: Node, folder: Path, rows:
     return "it ended before its node could be killed"
 
 
-def one(name: str, work: Work, made: Cluster | None, folder: Path, kill_at: int) -> None:
+def one(name: str, work: Work, folder: Path, kill_at: int) -> None:
     """Run a contender and tell what became of it."""
-    folder.mkdir()
+    (folder / "counted").mkdir(parents=True)
     os.environ["COUNTED"] = str(folder / "counted")
-    (folder / "counted").mkdir()
     contender = next(c for c in CONTENDERS if c.__name__ == name)
     with contextlib.ExitStack() as stack:
         node = None
+        variables = dict(os.environ)
         if kill_at:
             made = stack.enter_context(cluster(NODE_CPUS))
             node = made.add(cpus=NODE_CPUS)
             work = Work(work.source, work.out, work.model, made.address, 2)
+            variables = environment(made.folder)
         log = stack.enter_context((folder / "words").open("wb"))
         began = time.monotonic()
         process = subprocess.Popen(
-            contender(work),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment(made.folder) if made else os.environ,
+            contender(work), stdout=log, stderr=subprocess.STDOUT, env=variables
         )
-        try:
-            seen = await_kill(process, node, folder / "counted", kill_at) if node else ""
-            killed = time.monotonic()
+        seen = await_kill(process, node, folder / "counted", kill_at) if node else ""
+        killed = time.monotonic()
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(max(1.0, LIMIT_S - (killed - began)))
-            how = f"exit {process.returncode}"
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            how = f"not done in {LIMIT_S:.0f} s"
-    now = time.monotonic()
-    columns = ("__inference_error__", "generated_text")
-    if contender is rowmill:
-        columns = ("rowmill_error", "rowmill_text")
-    where = work.out / "results" if contender is rowmill else work.out
-    words = f"{name:<15} {now - began:6.1f} s, {how}, load {os.getloadavg()[0]:.1f}: {fates(where, *columns)}"
-    print(words, flush=True)
-    print(f"    {counted(folder / 'counted').words()}", flush=True)
+        how = f"exit {process.poll()}" if process.poll() is not None else "not done in time"
+        process.kill()
+        process.wait()
+        now = time.monotonic()
+    tell(name, work, folder, f"{now - began:6.1f} s, {how}")
     if seen:
         print(f"    {seen}, and it went on for {now - killed:.1f} s", flush=True)
+
+
+def tell(name: str, work: Work, folder: Path, how: str) -> None:
+    """What became of a contender's rows, in words."""
+    columns, where = ("__inference_error__", "generated_text"), work.out
+    if name == "rowmill":
+        columns, where = ("rowmill_error", "rowmill_text"), work.out / "results"
+    print(f"{name:<15} {how}, load {os.getloadavg()[0]:.1f}: {fates(where, *columns)}")
+    print(f"    {counted(folder / 'counted').words()}")
     told = (folder / "words").read_text(errors="replace").splitlines()
     print(*(f"    {line}" for line in told if line.startswith("done: ")), sep="\n", flush=True)
-    if process.returncode:
+    if not fates(where, *columns).startswith(
+        f"{len(work.source.read_bytes().splitlines())} rows"
+    ):
         print(*told[-25:], sep="\n", file=sys.stderr)
 
 
@@ -299,7 +300,7 @@ def main() -> None:
             for contender in asked.only[:: 1 if round_ % 2 == 0 else -1]:
                 mine = folder / f"{contender}{round_}"
                 work = Work(source, mine / "out", asked.model, "local", 1)
-                one(contender, work, None, mine, asked.rows // 10 if asked.kill else 0)
+                one(contender, work, mine, asked.rows // 10 if asked.kill else 0)
 
 
 if __name__ == "__main__":
