@@ -1,11 +1,12 @@
 """What token ids that were made ahead save a worker: its stations with them and without, the same rows.
 
-    python benchmarks/prepared.py --tokenizer FILE [--rows 30000] [--words 20 200] [--rounds 3] [--folder FOLDER]
+    python benchmarks/prepared.py [--tokenizer FILE] [--rows 30000] [--words 20 200] [--rounds 3] [--folder FOLDER]
 
-FILE is a tokenizer.json (or a model's folder). A run is opened as a worker opens it, and its rows go through reading,
-validating, measuring and planning, window by window; nothing is asked. `with` has all tasks tokenised before by
-`Preparer`, whose own time is told beside; rounds are interleaved, and the order turns. Seconds are of the wall and of
-all of this process's threads (`cpu`); on the way the keys and ids of both ways are compared.
+FILE is a tokenizer.json (or a model's folder), by default the small one of the tests. A run is opened as a worker opens
+it, and its rows go through reading, validating, measuring and planning, window by window; nothing is asked. `with` has
+all tasks tokenised before by `Preparer`, whose own time is told beside; rounds are interleaved, and the order turns.
+Seconds are of the wall and of all of this process's threads (`cpu`); on the way the keys and ids of both ways are
+compared.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from rowmill.leases import claim_output
 from rowmill.pipeline import TaskRows
 from rowmill.storage import Storage, open_storage
 
-WORDS = (Path(__file__).resolve().parent.parent / "docs" / "rules.md").read_text().split()
+ROOT = Path(__file__).resolve().parent.parent
+WORDS = (ROOT / "docs" / "rules.md").read_text().split()
 
 
 def make_rows(path: Path, rows: int, words: tuple[int, int]) -> None:
@@ -73,7 +75,9 @@ def prepare(job: Job, opened: Opened, storage: Storage) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tokenizer", required=True)
+    parser.add_argument(
+        "--tokenizer", default=str(ROOT / "tests" / "golden" / "tiny_tokenizer")
+    )
     parser.add_argument("--rows", type=int, default=30_000)
     parser.add_argument("--words", type=int, nargs=2, default=[20, 200])
     parser.add_argument("--rounds", type=int, default=3)

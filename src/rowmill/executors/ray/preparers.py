@@ -32,7 +32,7 @@ AT_ONCE = 2
 LOOK_S, CLAIMS_S = 5.0, 1.0
 """Between two looks at the nodes, and at who holds which task."""
 MOST_LOSSES = 3
-"""Lost in a row without a task tokenised."""
+"""Lost in a row without a task tokenised, beyond one for each that there may be."""
 LEAVE_S = 5.0
 ACTOR_THREADS = AT_ONCE + 1
 """One works, others wait for it, the last stops it."""
@@ -164,7 +164,7 @@ class Preparers:
             if member in self._members:
                 self._members.remove(member)
             self._lost_row += 1
-            if self._lost_row > MOST_LOSSES:
+            if self._lost_row > MOST_LOSSES + len(self._spots):
                 self._give_up("processes that do so are lost one after another")
             return
         if made.error is not None:
