@@ -13,8 +13,8 @@ Every 50th row is longer than the context: what becomes of those rows, and of th
 `steady` is counted inside vLLM, the same for all: a plugin writes a line for each request that its core takes and for
 each that it ends, so that rows a second are those from the first row taken to the last one ended, and rows that were
 asked twice are seen. Without `--kill` each contender has a Ray of its own and one worker. With it there are two nodes on
-this machine with a worker each, and the one that is not the head is killed (SIGKILL to all of it) once its engine has
-ended a tenth of the rows.
+this machine with a worker each, and the one that is not the head is killed (SIGKILL to all of it) once both engines
+have ended a twentieth of the rows each.
 """
 
 from __future__ import annotations
@@ -225,13 +225,15 @@ def counting(folder: Path) -> Iterator[None]:
 
 
 def await_kill(process: subprocess.Popen[bytes], node: Node, folder: Path, rows: int) -> str:
-    """Kill the node once its engine has ended so many rows. Returns: what was seen."""
+    """Kill the node once its engine and the other one have ended so many rows each. Returns: what was seen."""
     while process.poll() is None:
-        pids = set(descendants(node.process.pid))
-        if len(counted(folder, pids).ended) >= rows:
-            before = len(counted(folder).ended)
+        here = len(counted(folder, set(descendants(node.process.pid))).ended)
+        elsewhere = len(counted(folder).ended) - here
+        if here >= rows and elsewhere >= rows:
             node.kill()
-            return f"its node was killed when {before} rows had ended"
+            return (
+                f"a node was killed when {here} rows had ended there and {elsewhere} elsewhere"
+            )
         time.sleep(0.2)
     return "it ended before its node could be killed"
 
@@ -300,7 +302,7 @@ def main() -> None:
             for contender in asked.only[:: 1 if round_ % 2 == 0 else -1]:
                 mine = folder / f"{contender}{round_}"
                 work = Work(source, mine / "out", asked.model, "local", 1)
-                one(contender, work, mine, asked.rows // 10 if asked.kill else 0)
+                one(contender, work, mine, asked.rows // 20 if asked.kill else 0)
 
 
 if __name__ == "__main__":
