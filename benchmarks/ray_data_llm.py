@@ -91,7 +91,7 @@ config = vLLMEngineProcessorConfig(
         enforce_eager=True, dtype="bfloat16", max_model_len=int(context), max_num_seqs=int(seats)
     ),
     batch_size=64,
-    concurrency=int(workers),
+    concurrency=(int(workers), int(workers)),
     placement_group_config={"bundles": [{"CPU": float(cpus)}]},
     chat_template_stage=False,
     tokenize_stage=False,

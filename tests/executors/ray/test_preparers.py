@@ -100,7 +100,8 @@ def test_processes_that_tokenise_are_killed_and_the_run_is_whole(
     tmp_path: Path, source: Path, head: Cluster, plain: list[object]
 ) -> None:
     node, out = head.add(cpus=2), tmp_path / "out"
-    process = start(on_ray(source, out, head, **{"ray.prepare": 1}), tmp_path / "words")
+    sets = {"ray.prepare": 1, "engine.delay_s": 0.2}
+    process = start(on_ray(source, out, head, **sets), tmp_path / "words")
     killed: set[int] = set()
 
     def kill_one() -> bool:
