@@ -166,6 +166,11 @@ class Worker:
         return self._asking.retries
 
     @property
+    def num_known(self) -> int:
+        """Rows whose token ids others had made."""
+        return self._stations.num_known
+
+    @property
     def cost(self) -> float:
         """What the run has cost so far; 0 where no price is given."""
         return self._caps.cost
