@@ -74,7 +74,14 @@ OPTIONS = {
                 "--json",
                 "--model",
             ),
-            *("--output-file", "--served-model-name", "--set", "--url"),
+            *(
+                "--output-file",
+                "--output-tmp-dir",
+                "--retry",
+                "--served-model-name",
+                "--set",
+                "--url",
+            ),
         ]
     ),
     "status": ["--debug", "--json"],

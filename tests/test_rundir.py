@@ -20,7 +20,7 @@ def test_a_segment_name_reads_back(task: int, epoch: int, number: int) -> None:
 
 @given(TASKS, TASKS)
 def test_names_sort_as_numbers_do(one: int, other: int) -> None:
-    for make in (rundir.commit, rundir.lease, rundir.segments_of):
+    for make in (rundir.commit, rundir.lease, rundir.prepared, rundir.segments_of):
         assert (make(one) < make(other)) == (one < other)
 
 
@@ -37,6 +37,7 @@ def test_segments_sort_by_task_epoch_and_number(
 def test_numbers_read_back(number: int) -> None:
     assert rundir.task_of_commit(rundir.commit(number)) == number
     assert rundir.task_of_lease(rundir.lease(number)) == number
+    assert rundir.task_of_prepared(rundir.prepared(number)) == number
     assert rundir.pid_of_engine(rundir.engine(number)) == number
     assert rundir.number_of_part(rundir.part(number)) == number
 

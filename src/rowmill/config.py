@@ -264,6 +264,10 @@ class RayConfig(Part):
     """GPUs of one worker. None: tensor x pipeline parallel of an engine that needs a GPU, else none."""
     cpus: float | None = Field(default=None, gt=0)
     """Cores that Ray sets aside for one worker. None: `engine.threads` of `llamacpp`, or all of a node's; else 1."""
+    prepare: int | None = Field(default=None, ge=0)
+    """Cores that tokenise rows ahead of the workers and leave token ids under `prepared/` of the output, 4 GiB at most;
+    never those that workers may want. 0: none. None: two a worker with GPUs, on nodes without GPUs, where the engine
+    takes token ids; on a worker's own node the same cores would do the same work, with a detour over the disk."""
 
 
 class OutputConfig(Part):

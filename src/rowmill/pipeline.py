@@ -8,8 +8,9 @@ Memory: one window here, and what the buffer between this and the engine holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
+from typing import Protocol
 
 import msgspec
 
@@ -31,6 +32,7 @@ from rowmill.record import Places
 from rowmill.rows import (
     ORDINAL_BITS,
     AnyRow,
+    Ids,
     Limits,
     Outcome,
     Request,
@@ -81,14 +83,32 @@ class Window(msgspec.Struct):
     """Memory held, about."""
 
 
+class Known(Protocol):
+    """Token ids that others made of a run's rows."""
+
+    def ids_of(self, requests: Sequence[Request]) -> Mapping[int, Ids]:
+        """By key, of those of the rows that are known, as `Measure.encoded` gives them."""
+        ...
+
+
 class Stations:
     """The stations rows pass before the engine, opened once."""
 
     def __init__(
-        self, job: Job, *, limits: Limits, recipe: Recipe, measure: Measure, places: Places
+        self,
+        job: Job,
+        *,
+        limits: Limits,
+        recipe: Recipe,
+        measure: Measure,
+        places: Places,
+        known: Known | None = None,
     ) -> None:
         self.job, self.limits = job, limits
         self.recipe, self.measure, self.places = recipe, measure, places
+        self._known = known
+        self.num_known = 0
+        """Rows whose token ids came from there."""
         self.num_read = self.num_rejected = 0
         """Rows of windows planned so far, and those of them that fell out."""
         self.num_validated = 0
@@ -145,12 +165,14 @@ class Stations:
         """
         arranged = arrange(valid.requests, self.job.plan, self.limits)
         self._note_levers(arranged.levers)
+        known = self._known.ids_of(valid.requests) if self._known else {}
         pieces = cut_pieces(valid.requests, arranged.order)
         last = len(pieces) - 1
         for number, requests in enumerate(pieces):
             yield self._planned(
                 requests,
                 arranged,
+                known=known,
                 rejects=valid.rejects if number == 0 else [],
                 num_rows=len(requests)
                 + (valid.num_rows - len(valid.requests) if number == 0 else 0),
@@ -162,6 +184,7 @@ class Stations:
         requests: list[Request],
         arranged: Arranged,
         *,
+        known: Mapping[int, Ids],
         rejects: list[Outcome],
         num_rows: int,
         ends: list[tuple[int, int]],
@@ -169,7 +192,8 @@ class Stations:
         def reject(index: int, error: RowError) -> None:
             rejects.append(rejected(requests[index].key, error))
 
-        prompts = self.measure.prompts(requests, reject)
+        prompts = self.measure.prompts(requests, reject, known)
+        self.num_known += sum(r.key in known for r in requests) if known else 0
         self.count(rejects, num_rows)
         num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)
         planned = plan(prompts, self.job.plan, arranged)

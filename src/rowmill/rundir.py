@@ -14,6 +14,7 @@ Memory: none.
     segments/TASK/EPOCH-N.jsonl     outcomes
     commits/TASK.json               create-only: the segments that count
     commits/TASK.rN.json            the same after the N-th retry of failed rows
+    prepared/TASK.ids               prompts of an open task as token ids, made ahead
     leases/TASK.json                epoch, heartbeat counter
     leases/owner.lock               flock and note of the owner (objects: leases/owner.json)
     leases/workers.lock             flock that workers of one run share
@@ -56,11 +57,15 @@ INPUT = ".input"
 AGAIN = ".retry"
 """The same, of what is asked again where no run is left."""
 ARRIVALS = "arrivals/"
+PREPARED = "prepared/"
 
-_FOLDERS = ("plan/", SPOOL, SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS, ARRIVALS)
+_FOLDERS = (
+    *("plan/", SPOOL, SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS, ARRIVALS, PREPARED),
+)
 _SEGMENT = re.compile(r"segments/(\d+)/(\d+)-(\d+)\.jsonl")
 _COMMIT = re.compile(r"commits/(\d+)(?:\.r(\d+))?\.json")
 _LEASE = re.compile(r"leases/(\d+)\.json")
+_PREPARED = re.compile(r"prepared/(\d+)\.ids")
 _EVENTS = re.compile(r"events/([^/]+)\.jsonl")
 _ENGINE = re.compile(r"engines/(\d+)(?:-\d+)?\.json")
 _PART = re.compile(r"results/part-(\d+)(?:\.[a-z]+)+")
@@ -102,6 +107,11 @@ def append(number: int) -> str:
 def lease(task: int) -> str:
     """Name of a task's lease."""
     return f"{LEASES}{task:07d}.json"
+
+
+def prepared(task: int) -> str:
+    """Name of the token ids of a task's prompts, made ahead."""
+    return f"{PREPARED}{task:07d}.ids"
 
 
 def events(worker: str) -> str:
@@ -150,6 +160,11 @@ def retry_of_commit(name: str) -> int:
 def task_of_lease(name: str) -> int | None:
     """Task of a lease's name; None where the name is none."""
     return _number(_LEASE, name)
+
+
+def task_of_prepared(name: str) -> int | None:
+    """Task of a name made by `prepared`; None where the name is none."""
+    return _number(_PREPARED, name)
 
 
 def worker_of_events(name: str) -> str | None:

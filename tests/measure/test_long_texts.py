@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.errors import ConfigError
+from rowmill.config import Job
+from rowmill.errors import ConfigError, RowError
+from rowmill.measure import open_measure
 from rowmill.measure.long_texts import LongTexts
+from rowmill.rows import Limits, Request, Sampling
 from rowmill.tokens import ByteTokenizer
 from rowmill.tokens.hugging_face import open_folder
 
@@ -78,3 +81,18 @@ def test_cut_text_is_as_long_as_fits_and_ends_with_a_whole_character(
 def test_prefix_that_leaves_no_room_is_refused() -> None:
     with pytest.raises(ConfigError, match="leave 0 of 8 tokens"):
         LongTexts(ByteTokenizer(), limit=8, policy="chunk", prefix="12345678", overlap=0)
+
+
+def test_prefix_stands_before_a_text_also_where_ids_are_made_ahead() -> None:
+    job = Job.model_validate({"kind": "embed", "embed": {"prefix": "q: "}})
+    measure = open_measure(job, ByteTokenizer(), Limits())
+    request = Request(7, Sampling(temperature=0), text="abc")
+
+    def reject(index: int, error: RowError) -> None:
+        raise error
+
+    ids, _, _ = measure.encoded([request], reject)
+
+    assert b"q: abc" == bytes(ids.tolist())
+    for known in ({}, {7: ids}):
+        assert b"q: abc" == bytes(measure.prompts([request], reject, known).ids.tolist())

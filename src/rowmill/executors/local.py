@@ -37,6 +37,7 @@ from rowmill.flow import calm_interpreter
 from rowmill.journal import Again, Counts, read_commits
 from rowmill.leases import Leases, claim_output
 from rowmill.pipeline import TaskRows
+from rowmill.prepared import remove_all
 from rowmill.publish import Done, publish
 from rowmill.read.source import changed
 from rowmill.record import read_run
@@ -340,11 +341,12 @@ def summary(
 
 
 def tidy(storage: Storage) -> None:
-    """Clear away what a killed owner left: engines without a parent, half-written files."""
+    """Clear away what a killed owner left: engines without a parent, half-written files, ids made ahead."""
     for name in storage.list(rundir.ENGINES):
         path = storage.path(name)
         if path is not None and rundir.pid_of_engine(name) is not None:
             orphans.end_orphan(path)
+    remove_all(storage)
     storage.sweep()
 
 

@@ -25,7 +25,7 @@ from rowmill.executors.profiles import profiled
 from rowmill.executors.reasons import reasons, versions
 from rowmill.executors.spools import keep_spools, spool_folder
 from rowmill.measure import Measure, has_template, open_measure
-from rowmill.pipeline import Stations
+from rowmill.pipeline import Known, Stations
 from rowmill.read import Source, open_recorded, open_source, read_spans
 from rowmill.read.source import changed
 from rowmill.read.unpack import STDIN
@@ -89,6 +89,8 @@ class Opened(msgspec.Struct, frozen=True):
     notes: list[str]
     addition: Addition | None = None
     """Files that join a run which is there."""
+    known: Known | None = None
+    """Where token ids of its rows may lie already."""
 
     @property
     def new_tasks(self) -> range:
@@ -278,6 +280,7 @@ def stations_of(opened: Opened) -> Stations:
         recipe=words.recipe,
         measure=words.measure,
         places=opened.places,
+        known=opened.known,
     )
 
 

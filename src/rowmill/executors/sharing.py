@@ -19,6 +19,7 @@ from rowmill.config import Job
 from rowmill.errors import EngineDied, RowmillError
 from rowmill.events import Note, Progress
 from rowmill.executors.opening import open_run
+from rowmill.executors.preparing import with_prepared
 from rowmill.executors.slots import Slot, pod_name
 from rowmill.executors.stopping import Stop
 from rowmill.executors.worker import Worker
@@ -47,6 +48,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     asked: int
     engine_start_s: float
+    prepared: int
+    """Rows whose token ids were made ahead."""
     queues: dict[str, float]
     notes: list[str]
     """What it had to say since the last look."""
@@ -67,18 +70,22 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 class Share:
     """One worker of a run."""
 
-    def __init__(self, job: Job, *, token: str, slot: Slot) -> None:
+    def __init__(
+        self, job: Job, *, token: str, slot: Slot, reads_prepared: bool = False
+    ) -> None:
         """Prepare; nothing is opened yet.
 
         Args:
             token: of the run, which lives.
             slot: which tasks come first.
+            reads_prepared: token ids may have been made ahead.
         """
         # The owner has checked the first rows, and counts hours and money over all workers.
         run = job.run.model_copy(update={"max_hours": None, "max_cost": None})
         validating = job.validate_.model_copy(update={"first_rows": 0, "strict": False})
         self._job = job.model_copy(update={"run": run, "validate_": validating})
         self._token, self._slot = token, slot
+        self._reads_prepared = reads_prepared
         self._stop = Stop()
         self._worker: Worker | None = None
         self._last = Progress(done=0, ok=0, failed=0, total=0)
@@ -124,6 +131,7 @@ class Share:
             output_tokens=counts.output_tokens,
             asked=counts.done,
             engine_start_s=worker.engine_start_s if worker else 0.0,
+            prepared=worker.num_known if worker else 0,
             queues=last.queues,
             notes=[self._notes.popleft() for _ in range(len(self._notes))],
         )
@@ -140,6 +148,7 @@ class Share:
             if not owner.has_joined:
                 raise EngineDied(reason="the process that owned the run has ended")
             opened = open_run(job, storage, token=self._token)
+            opened = with_prepared(opened, storage) if self._reads_prepared else opened
             worker = Worker(
                 opened,
                 storage,

@@ -166,6 +166,11 @@ class Worker:
         return self._asking.retries
 
     @property
+    def num_known(self) -> int:
+        """Rows whose token ids others had made."""
+        return self._stations.num_known
+
+    @property
     def cost(self) -> float:
         """What the run has cost so far; 0 where no price is given."""
         return self._caps.cost
@@ -322,8 +327,8 @@ class Worker:
     def _tell_stop(self) -> None:
         rows, seconds = self._feed.in_flight, self._job.run.drain_s
         if seconds:
-            text = f"stopping: up to {seconds:g} s for {rows:,} rows in flight; Ctrl-C again to stop now"
-            self._note(text)
+            said = f"stopping: up to {seconds:g} s for {rows:,} rows in flight"
+            self._note(f"{said}; Ctrl-C again to stop now")
 
     def _care(self) -> Care:
         return msgspec.structs.replace(

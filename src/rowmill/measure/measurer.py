@@ -8,7 +8,7 @@ Memory: one chunk of rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from rowmill.rows import Ids, Limits, Piece, Prompts, Request, Sampling
 from rowmill.tokens.protocol import Stops, Tokenizer, pack
 
 Reject = Callable[[int, RowError], None]
+NONE_KNOWN: Mapping[int, Ids] = {}
 
 
 class Measure:
@@ -59,19 +60,24 @@ class Measure:
         """What of this station changes answers: digests of tokenizer and template."""
         return dict(self._identity)
 
-    def prompts(self, requests: Sequence[Request], reject: Reject) -> Prompts:
+    def prompts(
+        self,
+        requests: Sequence[Request],
+        reject: Reject,
+        known: Mapping[int, Ids] = NONE_KNOWN,
+    ) -> Prompts:
         """The requests of one chunk as Prompts.
 
         Args:
             requests: A few hundred rows; more at once gain nothing.
             reject: Called with the index in `requests` of each row that falls out, and why.
+            known: By key, what `encoded` gave of rows before: they are not encoded again.
         """
-        if self._prefix:
-            requests = [_prefixed(request, self._prefix) for request in requests]
+        requests = self._with_prefix(requests)
         samplings, sampling_of = _distinct([request.sampling for request in requests])
         wants = np.fromiter((s.max_tokens or 0 for s in samplings), np.int64, len(samplings))
         asked = wants[sampling_of] if len(samplings) > 1 else np.repeat(wants, len(requests))
-        ids, stops, bad = self._encoded(requests, reject)
+        ids, stops, bad = self._with_known(requests, reject, known)
         prompt = np.diff(stops, prepend=0)
         kept, max_tokens, is_bad = self._rule.apply(prompt, asked)
         for i in np.flatnonzero(is_bad).tolist():
@@ -90,6 +96,31 @@ class Measure:
         if not bad:
             return prompts
         return prompts.take([i for i in range(len(requests)) if i not in bad])
+
+    def _with_known(
+        self, requests: Sequence[Request], reject: Reject, known: Mapping[int, Ids]
+    ) -> tuple[Ids, Stops, set[int]]:
+        rest = [i for i, request in enumerate(requests) if request.key not in known]
+        if len(rest) == len(requests):
+            return self._encoded(requests, reject)
+        parts = [known.get(request.key) for request in requests]
+        ids, stops, bad = self._encoded(
+            [requests[i] for i in rest], lambda at, error: reject(rest[at], error)
+        )
+        for i, part in zip(rest, np.split(ids, stops[:-1]), strict=True) if rest else ():
+            parts[i] = part
+        return *pack(parts), {rest[at] for at in bad}  # type: ignore[arg-type]
+
+    def encoded(
+        self, requests: Sequence[Request], reject: Reject
+    ) -> tuple[Ids, Stops, set[int]]:
+        """Token ids of each row before any rule of length, and the rows that fell out: those are empty."""
+        return self._encoded(self._with_prefix(requests), reject)
+
+    def _with_prefix(self, requests: Sequence[Request]) -> Sequence[Request]:
+        if not self._prefix:
+            return requests
+        return [_prefixed(request, self._prefix) for request in requests]
 
     def _encoded(
         self, requests: Sequence[Request], reject: Reject

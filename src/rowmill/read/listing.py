@@ -28,6 +28,7 @@ from rowmill.read.formats import (
     suffix_of,
     what_is,
 )
+from rowmill.read.links import Links, real_path
 from rowmill.read.opened import read_head
 from rowmill.read.partitions import partitions_of
 from rowmill.read.unpack import HEAD_BYTES, STDIN, Container, unreadable
@@ -248,8 +249,7 @@ class _Listing:
         self._refuse(given, f"no file of rows there{why}; such files end in {_KNOWN}")
 
     def _walk(self, root: Path) -> Iterator[Path]:
-        real_root = _real(root)
-        been = {real_root}
+        links = self._links(root)
         for folder, folders, files in os.walk(
             root, onerror=self._cannot_list, followlinks=True
         ):
@@ -258,28 +258,17 @@ class _Listing:
             folders[:] = [
                 name
                 for name in folders
-                if name not in hidden and self._is_walked(Path(folder, name), real_root, been)
+                if name not in hidden and links.is_walked(Path(folder, name))
             ]
             for name in files:
                 path = Path(folder, name)
-                if self._is_wanted(path) and self._may_read(path, real_root):
+                if self._is_wanted(path) and links.may_read(path):
                     yield path
         self.skipped = +self.skipped
 
-    def _is_walked(self, folder: Path, real_root: Path, been: set[Path]) -> bool:
-        """Whether a folder's files are wanted: those behind a link only where it leads out, and once."""
-        if not folder.is_symlink():
-            return True
-        real = _real(folder)
-        if real.is_relative_to(real_root) or real in been:
-            self.skipped["links to folders"] += 1
-            return False
-        been.add(real)
-        return self._may_read(folder, real_root)
-
     def _match(self, pattern: str) -> Iterator[Path]:
         root = _fixed_root(pattern)
-        real_root = _real(root)
+        links = self._links(root)
         asks_hidden = any(
             part.startswith((".", "_"))
             for part in Path(pattern).parts
@@ -291,9 +280,7 @@ class _Listing:
             parts = path.relative_to(root).parts
             if not asks_hidden and any(part.startswith((".", "_")) for part in parts[:-1]):
                 self.skipped["hidden files"] += 1
-            elif self._is_wanted(path, asks_hidden=asks_hidden) and self._may_read(
-                path, real_root
-            ):
+            elif self._is_wanted(path, asks_hidden=asks_hidden) and links.may_read(path):
                 yield path
 
     def _cannot_list(self, error: OSError) -> None:
@@ -310,28 +297,16 @@ class _Listing:
             return True
         return False
 
-    def _may_read(self, path: Path, real_root: Path) -> bool:
-        """Whether what is there lies within the root, or may be read wherever it lies."""
-        policy = self._read.links
-        if policy == "follow" or (real := _real(path)).is_relative_to(real_root):
-            return True
-        if policy == "skip":
-            self.skipped["links that lead out of the folder"] += 1
-        else:
-            why = (
-                f"leads out of the folder, to `{real}`; if that is meant, set `read.links` to"
-                " `follow`, or to `skip` to leave it out"
-            )
-            self._refuse(path, why)
-        return False
+    def _links(self, root: Path) -> Links:
+        return Links(root, self._read.links, skipped=self.skipped, refuse=self._refuse)
 
     def _take(self, path: Path, name: str, *, within: str) -> None:
         """Keep a file that can be read, once; `within`: its path as the user gave it, with all folders."""
-        real_path = _real(path)
-        if real_path in self._real_paths:
+        real = real_path(path)
+        if real in self._real_paths:
             self.skipped["files named before"] += 1
             return
-        self._real_paths.add(real_path)
+        self._real_paths.add(real)
         try:
             state = path.stat()
             problem = _problem_of(path, state)
@@ -351,11 +326,6 @@ class _Listing:
 
 def _counted(skipped: Counter[str]) -> str:
     return ", ".join(f"{what} ({count:,})" for what, count in sorted(skipped.items()))
-
-
-def _real(path: Path) -> Path:
-    """Unlike `Path.resolve`, a ring of links is no error here but where it is opened."""
-    return Path(os.path.realpath(path))
 
 
 def _is_empty(path: Path) -> bool:

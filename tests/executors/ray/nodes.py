@@ -91,7 +91,7 @@ class Cluster:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def add(self, *, cpus: int) -> Node:
+    def add(self, *, cpus: int, gpus: int = 0) -> Node:
         """Start a node; the first one is the head."""
         words = self.folder / f"node{len(self.nodes)}.log"
         head = ["--head", f"--port={self.port}", "--include-dashboard=false"]
@@ -102,7 +102,7 @@ class Cluster:
             [
                 *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
                 *place,
-                *("--node-ip-address=127.0.0.1", f"--num-cpus={cpus}", "--num-gpus=0"),
+                *("--node-ip-address=127.0.0.1", f"--num-cpus={cpus}", f"--num-gpus={gpus}"),
                 *("--object-store-memory=80000000", "--disable-usage-stats"),
                 *([f"--temp-dir={self.folder}"] if not self.nodes else []),
             ],

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.executors.ray.policy import Losses, room, wanted
+from rowmill.executors.ray.policy import Losses, ahead, missing, room, spots, wanted
 
 tasks = st.integers(0, 10_000)
 some = st.integers(1, 1_000)
@@ -46,3 +46,58 @@ def test_workers_that_never_answer_are_given_up(first: int) -> None:
     going = [losses.lost(first) for _ in range(5)]
 
     assert going.index(False) == 3
+
+
+NODES = {
+    "gpus": {"CPU": 16.0, "GPU": 2.0},
+    "cpus": {"CPU": 3.0},
+    "more": {"CPU": 2.0},
+    "none": {"memory": 1.0},
+}
+ON_GPU = {"CPU": 4.0, "GPU": 1.0}
+
+
+def test_rows_are_tokenised_ahead_where_no_gpu_is_two_cores_a_worker() -> None:
+    assert spots(NODES, ON_GPU, most=None, asked=None) == ["cpus", "more", "cpus", "more"]
+    assert spots(NODES, ON_GPU, most=1, asked=None) == ["cpus", "more"]
+    assert spots({"gpus": NODES["gpus"]}, ON_GPU, most=None, asked=None) == []
+    assert spots(NODES, {"CPU": 1.0, "GPU": 0.0}, most=None, asked=None) == []
+
+
+def test_cores_that_are_asked_for_are_those_no_worker_wants() -> None:
+    on_gpus = spots(NODES, ON_GPU, most=None, asked=99)
+
+    assert on_gpus == ["cpus", "more", "cpus", "more", "cpus", *["gpus"] * 8]
+    assert spots(NODES, ON_GPU, most=None, asked=6) == on_gpus[:6]
+    assert spots(NODES, ON_GPU, most=None, asked=0) == []
+    assert spots(NODES, {"CPU": 1.0, "GPU": 0.0}, most=None, asked=9) == []
+    assert spots(NODES, {"CPU": 2.0, "GPU": 0.0}, most=1, asked=3) == ["gpus", "cpus", "gpus"]
+
+
+def test_only_spots_that_are_free_are_filled() -> None:
+    assert missing(["a", "b", "a", "c"], ["a", "c", "d"]) == ["b", "a"]
+
+
+@given(
+    open_tasks=st.sets(st.integers(0, 60)),
+    claimed=st.sets(st.integers(0, 60)),
+    prepared=st.sets(st.integers(0, 60)),
+    workers=st.integers(1, 5),
+    preparers=st.integers(1, 5),
+)
+def test_what_lies_ahead_is_bounded_and_never_what_somebody_has(
+    open_tasks: set[int],
+    claimed: set[int],
+    prepared: set[int],
+    workers: int,
+    preparers: int,
+) -> None:
+    given = sorted(open_tasks)
+
+    tasks = ahead(given, claimed, prepared, workers=workers, preparers=preparers)
+
+    assert set(tasks) <= open_tasks - claimed - prepared
+    assert tasks == sorted(tasks)
+    waiting = (open_tasks - claimed) & prepared
+    assert not tasks or len(tasks) + len(waiting) <= max(4 * workers, 2 * preparers)
+    assert set(sorted(open_tasks - claimed)[:workers]).isdisjoint(tasks)

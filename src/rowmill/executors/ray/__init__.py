@@ -37,8 +37,9 @@ from rowmill.executors.ray.cluster import connected, living_nodes, needs
 from rowmill.executors.ray.ledger import Ledger
 from rowmill.executors.ray.policy import room
 from rowmill.executors.ray.pool import Pool
+from rowmill.executors.ray.preparers import Preparers
 from rowmill.executors.reasons import versions
-from rowmill.executors.slots import Slot, pod_name
+from rowmill.executors.slots import pod_name
 from rowmill.executors.stopping import Stop
 from rowmill.leases import Owner, claim_output, current_note
 from rowmill.leases.note import is_gone
@@ -157,15 +158,27 @@ def _work(
         listen(
             Note(text=f"Ray: {len(nodes)} nodes with room for {fits} workers of {words} each")
         )
+    asked = job.ray.prepare if opened.words.limits.takes == "ids" else 0
+    order = Order(
+        job=_everywhere(job),
+        token=token,
+        version=versions().get("rowmill", ""),
+        prepared=asked != 0,
+    )
+
+    def note(text: str) -> None:
+        log.add(Note(text=text))
+        if listen is not None:
+            listen(Note(text=text))
+
+    preparers = Preparers(
+        ray, order, storage, ledger, asked=asked, most=job.ray.workers, need=need, note=note
+    )
     pool = Pool(
         ray,
-        Order(
-            job=_everywhere(job),
-            token=token,
-            version=versions().get("rowmill", ""),
-            slot=Slot(),
-        ),
+        order,
         ledger,
+        preparers,
         most=job.ray.workers,
         need=need,
         caps=Caps(job.run, storage, stop),

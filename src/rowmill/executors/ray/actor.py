@@ -24,7 +24,24 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     version: str
     """Of the rowmill that asks."""
-    slot: Slot
+    slot: Slot = Slot()
+    prepared: bool = False
+    """Whether token ids may have been made ahead."""
+
+
+def check_version(order: Order) -> None:
+    """See that this node has the rowmill that asks.
+
+    Raises:
+        ConfigError: it has another.
+    """
+    here = versions().get("rowmill", "")
+    if order.version != here:
+        reason = (
+            f"rowmill {here} on a node and {order.version} where the command was"
+            " given; install the same on all nodes"
+        )
+        raise ConfigError(reason=reason)
 
 
 class RayWorker:
@@ -36,18 +53,15 @@ class RayWorker:
             Job.model_validate(order.job),
             token=order.token,
             slot=order.slot,
+            reads_prepared=order.prepared,
         )
 
     def work(self) -> Ended:
         """Work until nothing is left to do, or `stop`."""
-        here = versions().get("rowmill", "")
-        if self._order.version != here:
-            reason = (
-                f"rowmill {here} on a node and {self._order.version} where the command was"
-                " given; install the same on all nodes"
-            )
-            look = self._share.look(self._order.slot.of)
-            return Ended(look=look, error=ConfigError(reason=reason))
+        try:
+            check_version(self._order)
+        except ConfigError as error:
+            return Ended(look=self._share.look(self._order.slot.of), error=error)
         return self._share.work()
 
     def look(self, workers: int) -> Look:

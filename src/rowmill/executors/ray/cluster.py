@@ -133,7 +133,12 @@ def needs(job: Job, nodes: list[dict[str, float]]) -> dict[str, float]:
 
 def living_nodes(ray: ModuleType) -> list[dict[str, float]]:
     """Resources of each node that lives."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return list(nodes_by_id(ray).values())
+
+
+def nodes_by_id(ray: ModuleType) -> dict[str, dict[str, float]]:
+    """Resources of each node that lives, by what Ray calls it."""
+    return {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
 
 
 def room_for(ray: ModuleType, need: dict[str, float]) -> int:

@@ -21,6 +21,7 @@ class Ledger:
     def __init__(self, storage: Storage, cut: Cut) -> None:
         self._storage, self._places = storage, Places(cut)
         self._seen: set[str] = set()
+        self._done: set[int] = set()
         self._num_tasks = cut.num_tasks
         self._decoder = msgspec.json.Decoder(Commit)
         self.counts = Counts()
@@ -36,6 +37,10 @@ class Ledger:
         """Tasks without a commit."""
         return self._num_tasks - len(self._seen)
 
+    def open_list(self) -> list[int]:
+        """Tasks without a commit, in order."""
+        return [task for task in range(self._num_tasks) if task not in self._done]
+
     def refresh(self) -> None:
         """Read what was committed since."""
         for name in self._storage.list(rundir.COMMITS):
@@ -47,3 +52,4 @@ class Ledger:
             self.total -= lines - commit.num_rows
             self.counts.merge(commit.counts)
             self._seen.add(name)
+            self._done.add(commit.task)

@@ -6,7 +6,14 @@ Knows nothing of: Ray, actors, clocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, zip_longest
+
+PREPARERS_A_WORKER = 2
+"""A core tokenises some 10^5 tokens/s, which is more than most GPUs prefill."""
+AHEAD_A_WORKER, AHEAD_A_PREPARER = 4, 2
+"""Tasks that may lie tokenised and not be claimed."""
 
 
 def wanted(*, open_tasks: int, most: int | None, room: int) -> int:
@@ -31,6 +38,74 @@ def room(nodes: Iterable[Mapping[str, float]], need: Mapping[str, float]) -> int
         ]
         total += min(fits, default=0)
     return total
+
+
+def spots(
+    nodes: Mapping[str, Mapping[str, float]],
+    need: Mapping[str, float],
+    *,
+    most: int | None,
+    asked: int | None,
+) -> list[str]:
+    """A node for each process that tokenises ahead; no core is among them that a worker may want.
+
+    Args:
+        nodes: resources of those that live, by their ids.
+        need: resources of one worker.
+        most: workers at once that the job allows; None: as many as there is room for.
+        asked: such processes that the job asks for; None: two a worker with GPUs, on nodes without.
+    """
+    on_gpus = bool(need.get("GPU"))
+    apart = {node: has for node, has in nodes.items() if on_gpus and not has.get("GPU")}
+    beside = {node: has for node, has in nodes.items() if node not in apart}
+    order = _in_turn({node: int(has.get("CPU", 0.0)) for node, has in apart.items()})
+    if asked is None:
+        return order[: PREPARERS_A_WORKER * min(room(beside.values(), need), most or 1 << 30)]
+    left = {}
+    for node, has in beside.items():
+        workers = min(room([has], need), most or 1 << 30)
+        left[node] = int(has.get("CPU", 0.0) - workers * need.get("CPU", 0.0) + 1e-9)
+    return [*order, *_in_turn(left)][:asked]
+
+
+def _in_turn(cores: Mapping[str, int]) -> list[str]:
+    """Each node as often as it has cores, all nodes in turn."""
+    rounds = zip_longest(*([node] * max(0, number) for node, number in cores.items()))
+    return [node for node in chain.from_iterable(rounds) if node is not None]
+
+
+def missing(wanted: Sequence[str], there: Iterable[str]) -> list[str]:
+    """The spots that nobody is at."""
+    taken = Counter(there)
+    left = []
+    for spot in wanted:
+        if taken[spot]:
+            taken[spot] -= 1
+        else:
+            left.append(spot)
+    return left
+
+
+def ahead(
+    open_tasks: Sequence[int],
+    claimed: Collection[int],
+    prepared: Collection[int],
+    *,
+    workers: int,
+    preparers: int,
+) -> list[int]:
+    """Tasks to tokenise next, in order.
+
+    Args:
+        open_tasks: without a commit, in order.
+        claimed: that some worker holds or held.
+        prepared: tokenised already, or just being so.
+        workers: that live; each is about to claim a task.
+    """
+    free = [task for task in open_tasks if task not in claimed]
+    most = max(AHEAD_A_WORKER * workers, AHEAD_A_PREPARER * preparers)
+    waiting = sum(task in prepared for task in free)
+    return [task for task in free[workers:] if task not in prepared][: max(0, most - waiting)]
 
 
 class Losses:

@@ -24,6 +24,7 @@ from rowmill.executors.caps import Caps
 from rowmill.executors.ray import cluster, policy
 from rowmill.executors.ray.actor import Order, RayWorker
 from rowmill.executors.ray.ledger import Ledger
+from rowmill.executors.ray.preparers import Preparers
 from rowmill.executors.ray.view import progress_of
 from rowmill.executors.sharing import Ended, Look
 from rowmill.executors.slots import Slot
@@ -74,6 +75,7 @@ class Pool:
         ray: ModuleType,
         order: Order,
         ledger: Ledger,
+        preparers: Preparers,
         *,
         most: int | None,
         need: dict[str, float],
@@ -89,6 +91,7 @@ class Pool:
             need: resources of one worker.
         """
         self._ray, self._order, self._ledger = ray, order, ledger
+        self._preparers = preparers
         self._most, self._need = most, need
         self._caps, self._stop, self._log, self._listen = caps, stop, log, listen
         self._class = ray.remote(RayWorker)
@@ -162,12 +165,14 @@ class Pool:
                     self._fit()
                     self._wait(TICK_S)
                     self._ledger.refresh()
+                    self._preparers.step(len(self._members))
                     self._tell()
                     self._caps.worked_s = self._worked_s()
                     self._caps.check(Counts(), rejected=0, entered=0)
                 self._last_row_at = time.monotonic()
                 self._let_all_go()
         finally:
+            self._preparers.close()
             for member in self._members.values():
                 self._ray.kill(member.actor)
             self._log.close()
@@ -185,6 +190,9 @@ class Pool:
             self._wait(TICK_S)
         self._ledger.refresh()
         self._tell(at_once=True)
+        prepared = sum(look.prepared for look in self._all_looks())
+        if prepared:
+            self._note(f"{prepared:,} rows came to their workers tokenised ahead")
 
     def _drain_s(self) -> float:
         return float(self._order.job.get("run", {}).get("drain_s", 8.0)) if self._stop else 0.0
