@@ -175,11 +175,12 @@ def test_real_encoder_keeps_the_contract_and_is_near_its_reference(tmp_path: Pat
 
 
 def test_share_of_filling_is_counted(tmp_path: Path) -> None:
-    opened = onnx.open(engine(table_model(tmp_path, TABLE), threads=1, step_tokens=26))
-    feed = ScriptedFeed([ROWS])
+    opened = onnx.open(engine(table_model(tmp_path, TABLE), threads=1))
+    feed = ScriptedFeed([byte_prompts(["x" * 10, "x" * 11, "x" * 30], max_tokens=0)])
 
     for some in opened.run(feed):
         feed.answered(some)
 
-    # Steps of at most 26 tokens, the oldest first: 3 + 3 + 5 and 1 filled up to 5, then 13 alone.
-    assert 0 < opened.counters()["filled_share"] < 0.5
+    # Ten and eleven go together, 22 tokens of which one is filling; thirty would have more than a tenth.
+    told = opened.counters()
+    assert (2, pytest.approx(1 / 52)) == (told["steps"], told["filled_share"])

@@ -17,6 +17,8 @@ import msgspec
 from rowmill.engines.vectors import embedded
 from rowmill.rows import Ids, Outcome, Piece, Prompts
 
+MOST_FILLING = 0.1
+"""Share of a step: what is computed in vain costs as much as the rest, a further step next to nothing."""
 _length = attrgetter("length")
 
 
@@ -83,18 +85,15 @@ class Waiting:
         texts = self._texts
         oldest = min(range(len(texts)), key=lambda i: texts[i].number)
         start, stop = oldest, oldest + 1
-        while True:
-            # The nearer in length of the two neighbours joins, while the step has room for it.
-            below = texts[start].length - texts[start - 1].length if start else None
-            above = texts[stop].length - texts[stop - 1].length if stop < len(texts) else None
-            if above is not None and (below is None or above <= below):
-                if (stop + 1 - start) * texts[stop].length <= self._step_tokens:
-                    stop += 1
-                    continue
-                above = None
-            if below is None or (stop - start + 1) * texts[stop - 1].length > self._step_tokens:
+        needed = texts[oldest].length
+        # The nearer in length of the two neighbours joins, while the step has room and is not filled up too much.
+        while (at := _nearer(texts, start, stop)) >= 0:
+            needed += texts[at].length
+            longest = max(texts[at].length, texts[stop - 1].length)
+            computed = (stop - start + 1) * longest
+            if computed > self._step_tokens or needed < (1 - MOST_FILLING) * computed:
                 break
-            start -= 1
+            start, stop = min(start, at), max(stop, at + 1)
         taken = texts[start:stop]
         del texts[start:stop]
         return taken
@@ -127,6 +126,15 @@ class Waiting:
             error_kind=kind,
             error=reason,
         )
+
+
+def _nearer(texts: list[Text], start: int, stop: int) -> int:
+    """Which of the two neighbours of a stretch of sorted texts is nearer to it in length; -1: there is none."""
+    if stop == len(texts):
+        return start - 1
+    above = texts[stop].length - texts[stop - 1].length
+    below = texts[start].length - texts[start - 1].length if start else above
+    return stop if above <= below else start - 1
 
 
 def _answered(row: TextRow, now: float) -> Outcome:

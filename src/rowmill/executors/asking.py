@@ -138,7 +138,7 @@ class Asking:
         self._feed.sent(len(batch), len(batch.ids), _known_outputs(batch))
         self._fleet.submit(batch)
 
-    def tell_filling(self) -> None:
+    def _tell_filling(self) -> None:
         """Say at the end how much of the work was filling."""
         self.see_gauges()
         if self._filling:
@@ -159,6 +159,7 @@ class Asking:
         fleet = self._fleet
         if fleet is None:
             return
+        self._tell_filling()
         was_healthy = not fleet.deaths
         fleet.close()
         if self._receiver is None:

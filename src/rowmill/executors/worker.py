@@ -321,7 +321,6 @@ class Worker:
             self._feed.wait_idle(TICK_S)
         keeper.stop()
         self._raise_errors(keeper)
-        self._asking.tell_filling()
         self._keep()
 
     def _tell_stop(self) -> None:
