@@ -33,6 +33,15 @@ def plan_of(tokenizer: Path, folder: Path, **asked: object) -> Plan:
     return plans_of(Asked(**{**command, **asked}), folder)[0]  # type: ignore[arg-type]
 
 
+@pytest.fixture(scope="module")
+def enough_s(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> float:
+    """So many seconds are enough to open an engine and for a quick round, as busy as this machine is."""
+    folder = tmp_path_factory.mktemp("enough")
+    began = time.monotonic()
+    measure_all([plan_of(tokenizer, folder, rounds=1)], folder, tell=lambda _: None)
+    return 2 + 2.5 * (time.monotonic() - began)
+
+
 def is_alive(pid: int) -> bool:
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
@@ -113,27 +122,27 @@ def test_echo_side_by_side_is_told(tmp_path: Path, tokenizer: Path) -> None:
 
 
 def test_a_deadline_within_a_run_ends_it_and_keeps_what_there_is(
-    tmp_path: Path, tokenizer: Path
+    tmp_path: Path, tokenizer: Path, enough_s: float
 ) -> None:
     slow = ("delay_s=0.02", "max_num_seqs=1", 'answer="text"')  # 60 rows: 1.2 s
     plan = plan_of(tokenizer, tmp_path, rounds=1000, sets=slow)
 
     began = time.monotonic()
-    (found,) = measure_all([plan], tmp_path, tell=lambda _: None, max_seconds=5)
+    (found,) = measure_all([plan], tmp_path, tell=lambda _: None, max_seconds=enough_s)
 
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 60 + enough_s
     assert found.stopped == "the time was over"
     assert 0 < len(found.runs) < 1000
     assert all(not run.invalid for run in found.runs)
 
 
 def test_a_deadline_within_the_first_run_ends_it_at_once(
-    tmp_path: Path, tokenizer: Path
+    tmp_path: Path, tokenizer: Path, enough_s: float
 ) -> None:
     hung = ('answer="text"', 'faults=[{contains="", action="hang"}]')
     plan = plan_of(tokenizer, tmp_path, sets=hung)
 
-    (found,) = measure_all([plan], tmp_path, tell=lambda _: None, max_seconds=2)
+    (found,) = measure_all([plan], tmp_path, tell=lambda _: None, max_seconds=enough_s)
 
     assert (found.runs, found.stopped) == ([], "the time was over")
     assert len(found.residents) == 1
