@@ -159,6 +159,10 @@ class PlanConfig(Part):
     order: Literal["auto", "file", "prefix"] = "auto"
     """`auto`: rows that begin alike together, and long answers first, where the plan finds a gain. `prefix`: rows that
     begin alike together also where they seem to fit into the KV cache. `file`: as they stand in the input."""
+    sort: Literal["auto", "window", "input"] = "auto"
+    """How far apart rows that begin alike may stand to be asked together. `window`: within `window_rows`. `input`:
+    anywhere; the whole input is sorted on the disk first, as large as its text compressed. `auto`: `input` for
+    1,000,000 rows and more where windows would miss 2 % of the prompts that are shared, and the engine has a prefix cache."""
     duplicates: Literal["copy", "ask"] = "copy"
     """Equal rows of a window, greedy ones only: ask once and copy the answer, or ask each."""
     window_rows: int = Field(default=8192, gt=0)

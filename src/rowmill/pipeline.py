@@ -57,6 +57,8 @@ class TaskRows(msgspec.Struct):
     task: int
     slices: Iterable[tuple[Shard, int, int]]
     done: set[int]
+    lot: Callable[[], Iterator[list[AnyRow | BadLine]]] | None = None
+    """Its rows where it is a lot, in place of the slices."""
 
 
 class Valid(msgspec.Struct):
@@ -68,6 +70,8 @@ class Valid(msgspec.Struct):
     num_rows: int
     num_bytes: int = 0
     """Of the lines they came from."""
+    lot: int | None = None
+    """Task that all of these rows are of, where that is a lot."""
 
 
 class Window(msgspec.Struct):
@@ -81,6 +85,12 @@ class Window(msgspec.Struct):
     num_rows: int
     num_bytes: int
     """Memory held, about."""
+    lot: int | None = None
+    """Task that all of these rows are of, where that is a lot."""
+
+    def keys(self) -> list[int]:
+        """Of all its rows, asked or not."""
+        return [*self.plan.prompts.keys, *(outcome.key for outcome in self.rejects)]
 
 
 class Known(Protocol):
@@ -140,6 +150,12 @@ class Stations:
                 yield self._valid(rows, ends)
                 rows, ends, num_bytes = [], [], 0
                 continue
+            if task.lot is not None:
+                if rows:
+                    yield self._valid(rows, ends)
+                    rows, ends, num_bytes = [], [], 0
+                yield self._valid_lot(task.task, task.lot(), task.done)
+                continue
             count = 0
             for chunk in self._rows_of(task):
                 count += len(chunk)
@@ -158,6 +174,17 @@ class Stations:
                 ends = []
         yield self._valid(rows, ends)
 
+    def _valid_lot(
+        self, task: int, chunks: Iterator[list[AnyRow | BadLine]], done: set[int]
+    ) -> Valid:
+        """A lot is a window, however many rows it has: that is what it was made for."""
+        rows: list[AnyRow | BadLine] = []
+        count = 0
+        for chunk in chunks:
+            count += len(chunk)
+            rows += self._not_done(chunk, done)
+        return msgspec.structs.replace(self._valid(rows, [(task, count)]), lot=task)
+
     def planned(self, valid: Valid) -> Iterator[Window]:
         """The second half of `windows`: arrange, then measure and plan, piece by piece.
 
@@ -169,7 +196,7 @@ class Stations:
         pieces = cut_pieces(valid.requests, arranged.order)
         last = len(pieces) - 1
         for number, requests in enumerate(pieces):
-            yield self._planned(
+            window = self._planned(
                 requests,
                 arranged,
                 known=known,
@@ -178,6 +205,8 @@ class Stations:
                 + (valid.num_rows - len(valid.requests) if number == 0 else 0),
                 ends=valid.ends if number == last else [],
             )
+            window.lot = valid.lot
+            yield window
 
     def _planned(
         self,

@@ -51,13 +51,13 @@ def export(output: str, target: str) -> Exported:
         raise ConfigError(reason=reason)
     view.check_input()
     rows = _write(view, place, name, form)
-    return Exported(rows=rows, not_done=view.cut.num_lines - view.counts().done)
+    return Exported(rows=rows, not_done=view.cut.most_rows - view.counts().done)
 
 
 def _write(view: View, storage: Storage, name: str, form: Form) -> int:
     prefix = view.record.prefix
     if form.is_lines:
-        lines = joined_rows(view.cut, view.task_lines, prefix)
+        lines = joined_rows(view.cut, view.range_lines(), prefix)
         return write_lines(storage, name, lines, form).num_rows
     from rowmill.join.columns import carried_columns
     from rowmill.join.tables import TableJoiner, batches_of_rows
@@ -66,7 +66,7 @@ def _write(view: View, storage: Storage, name: str, form: Form) -> int:
     answers = msgspec.json.encode(schema).decode() if schema else ""
     columns = carried_columns(column_limits(view.cut), form, prefix, answers=answers)
     joiner = TableJoiner(columns, prefix)
-    batches = batches_of_rows(joiner, view.cut, view.task_lines)
+    batches = batches_of_rows(joiner, view.cut, view.range_lines())
     return write_table(storage, name, joiner.schema, batches, form).num_rows
 
 

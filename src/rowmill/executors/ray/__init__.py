@@ -22,6 +22,7 @@ from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Note, Summary
 from rowmill.executors import local
 from rowmill.executors.caps import Caps
+from rowmill.executors.lots import with_lots
 from rowmill.executors.opening import (
     Opened,
     as_recorded,
@@ -79,6 +80,7 @@ def run(
             local.tidy(storage)
             try:
                 opened = open_run(job, storage, token=mine, listen=listen)
+                opened = with_lots(opened, storage, listen=listen)
                 log = EventLog(storage, pod_name())
                 _begin(opened, storage, stop, log, listen)
                 return _work(ray, opened, storage, mine, stop=stop, log=log, listen=listen)
@@ -186,7 +188,8 @@ def _work(
         log=log,
         listen=listen,
     )
-    pays = ledger.open_tasks > 0 and not opened.cut.additions
+    is_plain = not opened.cut.additions and opened.cut.lots is None
+    pays = ledger.open_tasks > 0 and is_plain
     with publishing_ahead(storage, opened.cut, output, pays=pays) as ahead:
         pool.run()
         whole = local.is_whole(opened, storage)
