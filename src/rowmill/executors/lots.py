@@ -64,8 +64,9 @@ def with_lots(
             _tell(listen, f"{len(missing):,} lots of the sorted input are made anew")
             _part(opened, lots, storage, missing)
         return opened
-    if not opened.is_new or opened.addition is not None or not _is_worth_a_look(opened):
+    if not opened.is_new or opened.addition is not None or not is_worth_a_look(opened):
         return opened
+    _refuse_completion(opened)
     _tell(listen, "looking through the input for rows that begin alike and stand far apart")
     lever, sample, row_bytes = _look(opened)
     if not (lever.is_used or opened.words.job.plan.sort == "input"):
@@ -94,7 +95,8 @@ def clear_lots(storage: Storage) -> None:
         storage.remove(name)
 
 
-def _is_worth_a_look(opened: Opened) -> bool:
+def is_worth_a_look(opened: Opened) -> bool:
+    """Whether a run looks through the whole input before it begins."""
     job, limits = opened.words.job, opened.words.limits
     if job.plan.sort != "auto":
         return job.plan.sort == "input" and opened.cut.num_lines > 0
@@ -104,7 +106,10 @@ def _is_worth_a_look(opened: Opened) -> bool:
 
 def _refuse_completion(opened: Opened) -> None:
     if opened.words.job.output.order == "completion":
-        reason = 'the input of this run was sorted, its results come in input order alone: set `output.order = "input"`'
+        reason = (
+            'results of a sorted input come in input order alone: set `output.order = "input"`,'
+            ' or for a new run `plan.sort = "window"`'
+        )
         raise ConfigError(reason=reason)
 
 

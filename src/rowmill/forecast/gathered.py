@@ -16,6 +16,7 @@ from rowmill.forecast.blocks import Beginnings, Counts, Distinct, Hashes, block_
 from rowmill.forecast.bounds import Totals
 from rowmill.forecast.engine import Fed
 from rowmill.forecast.pool import Run
+from rowmill.plan import Plan
 from rowmill.rows import Prompts
 
 SAMPLE_ROWS, SAMPLE_BLOCKS = 16_384, 1 << 22
@@ -46,6 +47,11 @@ class Gathered:
     def is_open(self) -> bool:
         """Whether more rows would be kept."""
         return self.first_rows < SAMPLE_ROWS and not self._is_full
+
+    def add_planned(self, planned: Plan) -> None:
+        """Take in the rows to ask, in the order they are fed."""
+        for batch in planned.batches(len(planned.prompts) or 1):
+            self.add(batch)
 
     def add(self, prompts: Prompts) -> None:
         """Take rows in, in the order they are fed."""

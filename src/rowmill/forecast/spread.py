@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rowmill.forecast.blocks import Distinct, block_hashes
+from rowmill.forecast.blocks import BLOCK, Distinct, block_hashes
 from rowmill.plan import Lever
 from rowmill.plan.arrange import MIN_SAVED_SHARE, prompt_text
 from rowmill.rows import Request
@@ -24,10 +24,12 @@ class Spread:
 
     def __init__(self) -> None:
         self.rows = 0
-        self.blocks = 0
+        self._words = 0
+        """Four bytes each, a token about."""
+        self._blocks = 0
+        """Of all rows: what might be found in a cache."""
         self._near = 0
         """Blocks that differ, window by window."""
-        self._windows = 0
         self._distinct = Distinct()
 
     def add(self, requests: Sequence[Request]) -> None:
@@ -38,30 +40,26 @@ class Spread:
         padded = [text + b"\0" * (-len(text) % 4) for text in texts]
         stops = np.cumsum([len(text) // 4 for text in padded], dtype=np.int64)
         words = np.frombuffer(b"".join(padded), "<u4").astype(np.uint32, copy=False)
-        self.add_hashes(block_hashes(words, stops)[0], len(requests))
-
-    def add_hashes(
-        self, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]], rows: int
-    ) -> None:
-        """The blocks of one window."""
-        self.rows += rows
-        self.blocks += len(hashes)
-        self._windows += 1
+        hashes, _ = block_hashes(words, stops)
         fresh = np.unique(hashes)
+        self.rows += len(requests)
+        self._words += len(words)
+        self._blocks += len(hashes)
         self._near += len(fresh)
         self._distinct.add(fresh)
 
     @property
     def share(self) -> float:
-        """Of all blocks, those that a window computes though an earlier one has: none is taken to be in the cache still."""
-        if not self.blocks:
-            return 0.0
-        return max(0.0, (self._near - self._distinct.count()) / self.blocks)
+        """Of the prompts, what a window computes though an earlier one has: none is taken to be in the cache still."""
+        return self._part(self._near - self._distinct.count())
 
     @property
     def near_share(self) -> float:
-        """Of all blocks, those that are found within their window."""
-        return 1 - self._near / self.blocks if self.blocks else 0.0
+        """Of the prompts, what is found within their window."""
+        return self._part(self._blocks - self._near)
+
+    def _part(self, blocks: int) -> float:
+        return max(0.0, BLOCK * blocks / self._words) if self._words else 0.0
 
     def verdict(self) -> Lever:
         """Whether to sort the whole input."""
@@ -78,5 +76,5 @@ class Spread:
                 f"rows that begin alike stand far apart: windows see {self.near_share:.0%} of the prompts shared,"
                 f" the whole input has {self.near_share + self.share:.0%}"
             ),
-            saved_tokens=int(self.share * self.blocks * 16),
+            saved_tokens=int(self.share * self._words),
         )

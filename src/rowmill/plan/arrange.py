@@ -72,6 +72,15 @@ def arrange(requests: Sequence[Request], config: PlanConfig, limits: Limits) -> 
     return Arranged([order[i] for i in bands.order], levers, bands.bounds)
 
 
+def arrange_lot(requests: Sequence[Request], config: PlanConfig, limits: Limits) -> Arranged:
+    """Choose an order for one lot: it was sorted to have its rows in the order of their texts, unless another gains."""
+    arranged = arrange(requests, config, limits)
+    if arranged.order is not None:
+        return arranged
+    texts = [prompt_text(request) for request in requests]
+    return Arranged(sorted(range(len(texts)), key=texts.__getitem__), arranged.levers)
+
+
 class Bands:
     """Rows, longest first, cut into as many bands of about equal work as there are engines side by side.
 

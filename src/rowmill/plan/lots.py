@@ -81,9 +81,7 @@ class Sample:
         if not requests:
             return
         if self._root is None:
-            texts = [prompt_text(request) for request in requests]
-            first, last = min(texts), max(texts)
-            self._root = first[: shared_chars(first, last)] if first != last else ""
+            self._root = root_of(requests)
         numbers = np.arange(self._seen, self._seen + len(requests), dtype=np.uint64)
         mixed = _mixed(numbers)
         self._seen += len(requests)
@@ -117,3 +115,44 @@ def _mixed(numbers: Numbers) -> Numbers:
     mixed ^= mixed >> np.uint64(32)
     mixed *= _MIX
     return mixed ^ (mixed >> np.uint64(29))
+
+
+class Stretch:
+    """Rows of one stretch of the order of all texts, as a lot has them: so many of them as are worth a look."""
+
+    def __init__(self, rows: int, most: int) -> None:
+        """A stretch with about `most` of `rows` rows."""
+        self._rows, self._most = rows, most
+        self._root = ""
+        self._low: Mark = ("", -1)
+        self._high: Mark | None = None
+        self._is_chosen = False
+        self.requests: list[Request] = []
+
+    def add(self, requests: Sequence[Request]) -> None:
+        """Rows of a window, in input order; the first ones say where the stretch begins and ends."""
+        if not requests:
+            return
+        if not self._is_chosen:
+            self._choose(requests)
+        for request, mark in zip(requests, marks_of(self._root, requests), strict=True):
+            is_in = mark >= self._low and (self._high is None or mark < self._high)
+            if is_in and len(self.requests) < 2 * self._most:
+                self.requests.append(request)
+
+    def _choose(self, requests: Sequence[Request]) -> None:
+        self._is_chosen = True
+        self._root = root_of(requests)
+        marks = sorted(marks_of(self._root, requests))
+        wanted = -(-len(marks) * self._most // max(self._rows, 1))
+        if wanted >= len(marks):
+            return
+        at = (len(marks) - wanted) // 2
+        self._low, self._high = marks[at], marks[at + wanted]
+
+
+def root_of(requests: Sequence[Request]) -> str:
+    """What all texts begin with; nothing where they are all one."""
+    texts = [prompt_text(request) for request in requests]
+    first, last = min(texts), max(texts)
+    return first[: shared_chars(first, last)] if first != last else ""
