@@ -120,6 +120,7 @@ def _look(opened: Opened) -> tuple[Lever, Sample, float]:
     """
     stations, spread, sample = stations_of(opened), Spread(), Sample()
     num_bytes = 0
+    can_end = opened.words.job.plan.sort == "auto"
     tasks = (
         TaskRows(task, list(opened.places.task_slices(task)), set())
         for task in range(opened.cut.num_tasks)
@@ -129,9 +130,10 @@ def _look(opened: Opened) -> tuple[Lever, Sample, float]:
         sample.add(valid.requests)
         num_bytes += valid.num_bytes
         stations.count(valid.rejects, valid.num_rows)
-        is_asked = opened.words.job.plan.sort == "input"
-        if not is_asked and spread.rows >= LOOK_ROWS and spread.share < LOOK_SHARE:
-            break
+        if can_end and spread.rows >= LOOK_ROWS:
+            can_end = False
+            if spread.share < LOOK_SHARE:
+                break
     stations.check_duplicates()
     stations.check_any_asked()
     return spread.verdict(), sample, num_bytes / max(stations.num_read, 1)

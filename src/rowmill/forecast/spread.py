@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rowmill.forecast.blocks import BLOCK, Distinct, block_hashes
+from rowmill.forecast.blocks import BLOCK, Distinct, block_hashes, different
 from rowmill.plan import Lever
 from rowmill.plan.arrange import MIN_SAVED_SHARE, prompt_text
 from rowmill.rows import Request
@@ -41,7 +41,7 @@ class Spread:
         stops = np.cumsum([len(text) // 4 for text in padded], dtype=np.int64)
         words = np.frombuffer(b"".join(padded), "<u4").astype(np.uint32, copy=False)
         hashes, _ = block_hashes(words, stops)
-        fresh = np.unique(hashes)
+        fresh = different(hashes)
         self.rows += len(requests)
         self._words += len(words)
         self._blocks += len(hashes)
