@@ -163,6 +163,10 @@ class PlanConfig(Part):
     """How far apart rows that begin alike may stand to be asked together. `window`: within `window_rows`. `input`:
     anywhere; the whole input is sorted on the disk first, as large as its text compressed. `auto`: `input` for
     1,000,000 rows and more where windows would miss 2 % of the prompts that are shared, and the engine has a prefix cache."""
+    reorder_fields: bool = False
+    """Put the parts of `prompt` that hold columns (lines with words of their own, or paragraphs) in the order in which most
+    of the prompts begin alike: columns of few values first. Answers can change with it, so the order is part of the
+    identity of a run."""
     duplicates: Literal["copy", "ask"] = "copy"
     """Equal rows of a window, greedy ones only: ask once and copy the answer, or ask each."""
     window_rows: int = Field(default=8192, gt=0)

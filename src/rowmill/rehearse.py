@@ -27,6 +27,7 @@ from rowmill.executors.opening import (
     understand,
 )
 from rowmill.executors.placing import check_places
+from rowmill.executors.wording import field_lever
 from rowmill.forecast.foretold import Foretold
 from rowmill.forecast.gathered import Gathered
 from rowmill.forecast.words import forecast_lines
@@ -137,7 +138,10 @@ def check(job: Job, *, sample: int | None = None) -> Report:
                 far.add(valid.requests)
             for window in stations.planned(valid):
                 tally.add(window)
-        return tally.report(opened, stations, far)
+        report = tally.report(opened, stations, far)
+        lever = field_lever(opened.words, source)
+        levers = [*report.levers, *([lever] if lever is not None else [])]
+        return msgspec.structs.replace(report, levers=levers)
 
 
 def _all_tasks(opened: Opened) -> Iterator[TaskRows]:

@@ -8,6 +8,7 @@ Memory: at most `SAMPLE_ROWS` rows and `SAMPLE_BLOCKS` hashes, and the count of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -47,6 +48,12 @@ class Gathered:
     def is_open(self) -> bool:
         """Whether more rows would be kept."""
         return self.first_rows < SAMPLE_ROWS and not self._is_full
+
+    @property
+    def is_as_read(self) -> bool:
+        """Whether the rows kept are fed in the order of the input, to whichever engine has room."""
+        has_bands = bool(self._replica_of) and max(self._replica_of) >= 0
+        return not has_bands and all(a < b for a, b in pairwise(self._keys))
 
     def add_planned(self, planned: Plan) -> None:
         """Take in the rows to ask, in the order they are fed."""
