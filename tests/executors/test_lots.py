@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import tempfile
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from rowmill.config import Job
 from rowmill.errors import ConfigError
 from rowmill.executors import local
 from rowmill.report import export, trace
+from rowmill.storage import open_storage
 
 SECONDS = "rowmill_seconds"
 
@@ -155,3 +157,27 @@ def test_completion_order_is_refused_for_an_input_that_was_sorted(tmp_path: Path
         rowmill.run(job.model_copy(update={"output": completion}))
 
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_lots_lie_beside_the_outcomes_where_the_output_is_no_folder(tmp_path: Path) -> None:
+    source(tmp_path)
+    rowmill.run(job_of(tmp_path, "whole", sort="window"))
+    job = job_of(tmp_path, "out", sort="input")
+    url = f"memory://{tmp_path.name}"
+    stopped = job.run.model_copy(update={"max_total_tokens": 20_000})
+    output = job.output.model_copy(update={"path": url})
+    job = job.model_copy(update={"output": output})
+    rowmill.run(job.model_copy(update={"run": stopped}))
+    storage = open_storage(url)
+
+    assert len(storage.list("lots/")) == 7
+    # As on another machine, with a lot that was lost.
+    storage.remove("lots/0000006.zst")
+    rowmill.run(job)
+
+    assert storage.list("lots/") == []
+    parts = b"".join(storage.read(name) for name in storage.list("results/"))
+    rows = [json.loads(line) | {SECONDS: 0} for line in parts.splitlines()]
+    assert results(tmp_path, "whole") == rows
+    assert not list(Path(tempfile.gettempdir()).glob("rowmill-lots-*/.tmp-*"))

@@ -88,6 +88,19 @@ def test_lots_are_of_about_equal_size_also_where_texts_are_all_one() -> None:
         assert max(sizes) < 1.5 * 6000 / 12
 
 
+def test_no_lot_is_far_larger_than_others_where_some_texts_are_long() -> None:
+    texts = [
+        f"{i * 7919 % 6000:04d} " + "long " * (400 if i % 10 == 0 else 1) for i in range(6000)
+    ]
+    together = sorted(texts, key=lambda text: (len(text), text))
+    # Long ones begin alike, so they stand side by side in the order.
+    found = parted(requests([f"{len(text):05d}{text}" for text in together]), 12, 500, 3000)[1]
+
+    sizes = [sum(len(row.text or "") for row in lot) for lot in found]
+    assert max(sizes) < 2.5 * sum(sizes) / 12
+    assert max(map(len, found)) < 2.5 * 6000 / 12
+
+
 def test_what_all_rows_begin_with_is_not_what_they_are_parted_by() -> None:
     root = "x" * 5000
     rows = requests([f"{root}{i % 40:02d}{i}" for i in range(4000)])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -175,15 +176,17 @@ def _part(opened: Opened, lots: Lots, storage: Storage, tasks: Collection[int]) 
         _keep(files.finish(), storage, folder)
     finally:
         files.abandon()
+        if not isinstance(storage, LocalStorage):
+            shutil.rmtree(folder, ignore_errors=True)
     return counts
 
 
 def _lots_of(rows: list[AnyRow | BadLine], opened: Opened, lots: Lots) -> list[int]:
-    """The lot of each row; rows that cannot be asked are in the first."""
+    """The lot of each row; rows that cannot be asked are spread over all, or one would be nothing else."""
     requests = each(rows, opened.words.recipe, lambda key, error: None)
     marks = lots.marks(requests)
     lot_of = {mark[1]: lots.lot_of(mark) for mark in marks}
-    return [lot_of.get(row.key, 0) for row in rows]
+    return [lot_of.get(row.key, row.key % lots.number) for row in rows]
 
 
 def _folder(storage: Storage) -> Path:

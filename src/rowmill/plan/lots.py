@@ -73,7 +73,8 @@ class Sample:
         self._most, self._seen = most, 0
         self._bits = 0
         """A row is kept where so many bits of its number's mix are 0."""
-        self._kept: list[tuple[int, Mark]] = []
+        self._kept: list[tuple[int, Mark, int]] = []
+        """The mix of each row's number, its mark, the characters of its text."""
         self._root: str | None = None
 
     def add(self, requests: Sequence[Request]) -> None:
@@ -87,17 +88,22 @@ class Sample:
         self._seen += len(requests)
         mask = np.uint64((1 << self._bits) - 1)
         chosen = np.flatnonzero((mixed & mask) == 0).tolist()
-        marks = marks_of(self._root, [requests[i] for i in chosen])
-        self._kept += zip(mixed[chosen].tolist(), marks, strict=True)
+        rows = [requests[i] for i in chosen]
+        marks, lengths = marks_of(self._root, rows), [len(prompt_text(row)) for row in rows]
+        self._kept += zip(mixed[chosen].tolist(), marks, lengths, strict=True)
         while len(self._kept) > self._most:
             self._bits += 1
             rest = (1 << self._bits) - 1
-            self._kept = [(mix, mark) for mix, mark in self._kept if not mix & rest]
+            self._kept = [one for one in self._kept if not one[0] & rest]
 
     def lots(self, number: int) -> Lots:
-        """Lots of about equally many rows."""
-        marks = sorted(mark for _, mark in self._kept)
-        at = [i * len(marks) // number for i in range(1, number)]
+        """Lots of which none has more than about twice the mean of rows, nor of characters."""
+        kept = sorted((mark, length) for _, mark, length in self._kept)
+        marks = [mark for mark, _ in kept]
+        lengths = np.array([length for _, length in kept], np.float64)
+        weights = np.cumsum(1 + lengths / max(float(lengths.mean()), 1.0)) if kept else lengths
+        wanted = np.arange(1, number) * (float(weights[-1]) / number if kept else 0.0)
+        at = np.searchsorted(weights, wanted).tolist()
         edges = [_shortest(marks[i - 1], marks[i]) if i else ("", 0) for i in at]
         return Lots(self._root or "", edges)
 
