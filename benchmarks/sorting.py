@@ -58,7 +58,9 @@ def main() -> None:
         source = folder / "rows.jsonl"
         write_input(source, arguments.rows, arguments.group)
         size = source.stat().st_size / 1e9
-        print(f"{arguments.rows:,} rows, {size:.2f} GB, groups of {arguments.group}", flush=True)
+        print(
+            f"{arguments.rows:,} rows, {size:.2f} GB, groups of {arguments.group}", flush=True
+        )
         for sort in arguments.sorts:
             measure(source, folder / sort, sort)
             shutil.rmtree(folder / sort, ignore_errors=True)
