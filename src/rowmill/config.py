@@ -182,6 +182,13 @@ class PlanConfig(Part):
     """GPU that `check` forecasts for, as `H200` or `2xL4`; empty: those of this machine, else one of each kind that is
     known. It changes no run."""
 
+    @model_validator(mode="after")
+    def _file_order_is_not_sorted(self) -> PlanConfig:
+        if self.order == "file" and self.sort == "input":
+            msg = '`order = "file"` and `sort = "input"` exclude each other; keep one'
+            raise ValueError(msg)
+        return self
+
 
 class RunConfig(Part):
     """`[run]`: how the work is kept safe and when it stops."""

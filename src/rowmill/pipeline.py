@@ -239,10 +239,8 @@ class Stations:
         return gathered
 
     def _gather(self, planned: Plan) -> None:
-        gathered = self.gathered
-        if gathered is None or not gathered.is_open:
-            return
-        gathered.add_planned(planned)
+        if self.gathered is not None and self.gathered.is_open:
+            self.gathered.add_planned(planned)
 
     def count(self, rejects: list[Outcome], num_rows: int) -> None:
         """Take rows for read, some of them for fallen out."""

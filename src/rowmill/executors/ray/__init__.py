@@ -160,7 +160,9 @@ def _work(
         listen(
             Note(text=f"Ray: {len(nodes)} nodes with room for {fits} workers of {words} each")
         )
-    asked = job.ray.prepare if opened.words.limits.takes == "ids" else 0
+    # Ids lie by ranges of the input; of a lot they would be looked for in all of them.
+    can_prepare = opened.words.limits.takes == "ids" and opened.cut.lots is None
+    asked = job.ray.prepare if can_prepare else 0
     order = Order(
         job=_everywhere(job),
         token=token,
