@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from rowmill.errors import GaveUp, KilledEngine
 from rowmill.journal import Counts, TaskLog
@@ -34,6 +35,8 @@ class OpenTasks:
         self._logs: dict[int, TaskLog] = {}
         self._expected: dict[int, int] = {}
         self._copies: dict[int, tuple[Plan, list[int]]] = {}
+        self._lot_of: dict[int, int] = {}
+        """Task of each row of the open tasks that are lots, as far as they are handed over."""
         self._lock = threading.Lock()
         self.counts = Counts()
         """Of this process's own outcomes."""
@@ -50,6 +53,11 @@ class OpenTasks:
         """Say how many rows a task has, once it is read to its end."""
         with self._lock:
             self._expected[task] = num_rows
+
+    def await_rows(self, lot: int, keys: list[int]) -> None:
+        """Say which rows a lot has: their keys do not tell their task."""
+        with self._lock:
+            self._lot_of.update(dict.fromkeys(keys, lot))
 
     def await_copies(self, plan: Plan) -> None:
         """Have the answers of a plan's leaders copied to their equals."""
@@ -86,6 +94,9 @@ class OpenTasks:
         with self._lock:
             log = self._logs.pop(task)
             del self._expected[task]
+            if self._places.is_lot(task):
+                for key in log.done:
+                    self._lot_of.pop(key, None)
         return log.commit(self._worker)
 
     def checkpoint(self) -> None:
@@ -108,7 +119,7 @@ class OpenTasks:
             return list(self._logs.values())
 
     def _by_task(self, outcomes: Outcomes) -> Iterator[tuple[int, Outcomes]]:
-        tasks = self._places.tasks_of(outcomes.keys)
+        tasks = self._tasks_of(outcomes)
         if not len(tasks):
             return
         if (tasks == tasks[0]).all():
@@ -122,6 +133,13 @@ class OpenTasks:
             return
         for task in np.unique(tasks).tolist():
             yield task, outcomes.take(np.flatnonzero(tasks == task).tolist())
+
+    def _tasks_of(self, outcomes: Outcomes) -> npt.NDArray[np.int64]:
+        tasks = self._places.tasks_of(outcomes.keys)
+        if self._lot_of:
+            known = map(self._lot_of.get, outcomes.keys.tolist(), tasks.tolist())
+            tasks = np.fromiter(known, np.int64, len(tasks))
+        return tasks
 
     def _copies_of(self, outcomes: Outcomes) -> list[Outcome]:
         with self._lock:

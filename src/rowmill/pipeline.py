@@ -26,7 +26,8 @@ from rowmill.errors import (
 from rowmill.forecast.gathered import Gathered
 from rowmill.ids import SeenIds
 from rowmill.measure import Measure
-from rowmill.plan import Arranged, Lever, Plan, arrange, plan
+from rowmill.plan import Arranged, Lever, Plan, arrange, arrange_lot, plan
+from rowmill.plan.pieces import cut_pieces
 from rowmill.read import BadLine, in_turn, line_of, read_rows
 from rowmill.record import Places
 from rowmill.rows import (
@@ -44,11 +45,6 @@ from rowmill.rows import (
 from rowmill.validate import Recipe, validate
 
 MAX_NAMED_DUPLICATES = 5
-FIRST_PIECE_CHARS, PIECE_CHARS = 1 << 17, 1 << 20
-"""So long the engine waits for its first rows; the pieces that follow double up to a quarter of a second of tokenising
-on few cores."""
-MEAN_CHARS = 1000
-"""What a row counts whose text is not made yet."""
 
 
 class TaskRows(msgspec.Struct):
@@ -57,6 +53,8 @@ class TaskRows(msgspec.Struct):
     task: int
     slices: Iterable[tuple[Shard, int, int]]
     done: set[int]
+    lot: Callable[[], Iterator[list[AnyRow | BadLine]]] | None = None
+    """Its rows where it is a lot, in place of the slices."""
 
 
 class Valid(msgspec.Struct):
@@ -68,6 +66,8 @@ class Valid(msgspec.Struct):
     num_rows: int
     num_bytes: int = 0
     """Of the lines they came from."""
+    lot: int | None = None
+    """Task that all of these rows are of, where that is a lot."""
 
 
 class Window(msgspec.Struct):
@@ -81,6 +81,12 @@ class Window(msgspec.Struct):
     num_rows: int
     num_bytes: int
     """Memory held, about."""
+    lot: int | None = None
+    """Task that all of these rows are of, where that is a lot."""
+
+    def keys(self) -> list[int]:
+        """Of all its rows, asked or not."""
+        return [*self.plan.prompts.keys, *(outcome.key for outcome in self.rejects)]
 
 
 class Known(Protocol):
@@ -140,6 +146,12 @@ class Stations:
                 yield self._valid(rows, ends)
                 rows, ends, num_bytes = [], [], 0
                 continue
+            if task.lot is not None:
+                if rows:
+                    yield self._valid(rows, ends)
+                    rows, ends, num_bytes = [], [], 0
+                yield self._valid_lot(task.task, task.lot(), task.done)
+                continue
             count = 0
             for chunk in self._rows_of(task):
                 count += len(chunk)
@@ -158,18 +170,30 @@ class Stations:
                 ends = []
         yield self._valid(rows, ends)
 
+    def _valid_lot(
+        self, task: int, chunks: Iterator[list[AnyRow | BadLine]], done: set[int]
+    ) -> Valid:
+        """A lot is a window, however many rows it has: that is what it was made for."""
+        rows: list[AnyRow | BadLine] = []
+        count = 0
+        for chunk in chunks:
+            count += len(chunk)
+            rows += self._not_done(chunk, done)
+        return msgspec.structs.replace(self._valid(rows, [(task, count)]), lot=task)
+
     def planned(self, valid: Valid) -> Iterator[Window]:
         """The second half of `windows`: arrange, then measure and plan, piece by piece.
 
         Tokenising lets other threads run; the engine has the first piece while the next is tokenised.
         """
-        arranged = arrange(valid.requests, self.job.plan, self.limits)
+        choose = arrange if valid.lot is None else arrange_lot
+        arranged = choose(valid.requests, self.job.plan, self.limits)
         self._note_levers(arranged.levers)
         known = self._known.ids_of(valid.requests) if self._known else {}
         pieces = cut_pieces(valid.requests, arranged.order)
         last = len(pieces) - 1
         for number, requests in enumerate(pieces):
-            yield self._planned(
+            window = self._planned(
                 requests,
                 arranged,
                 known=known,
@@ -178,6 +202,8 @@ class Stations:
                 + (valid.num_rows - len(valid.requests) if number == 0 else 0),
                 ends=valid.ends if number == last else [],
             )
+            window.lot = valid.lot
+            yield window
 
     def _planned(
         self,
@@ -204,12 +230,17 @@ class Stations:
         self._gather(planned)
         return Window(planned, rejects, ends, num_rows, num_bytes)
 
+    def tried(self, rows: list[Request]) -> Gathered:
+        """What a forecast needs of rows of a lot that are planned for it alone; they count nowhere."""
+        arranged, gathered = arrange_lot(rows, self.job.plan, self.limits), Gathered()
+        for requests in cut_pieces(rows, arranged.order):
+            prompts = self.measure.prompts(requests, lambda index, error: None)
+            gathered.add_planned(plan(prompts, self.job.plan, arranged))
+        return gathered
+
     def _gather(self, planned: Plan) -> None:
-        gathered = self.gathered
-        if gathered is None or not gathered.is_open:
-            return
-        for batch in planned.batches(len(planned.prompts) or 1):
-            gathered.add(batch)
+        if self.gathered is not None and self.gathered.is_open:
+            self.gathered.add_planned(planned)
 
     def count(self, rejects: list[Outcome], num_rows: int) -> None:
         """Take rows for read, some of them for fallen out."""
@@ -322,30 +353,6 @@ class Stations:
         shard, ordinal = unpack_key(key)
         line = line_of(self.places.cut.shards[shard], ordinal)
         return self.recipe.id_of(Row(key, line)) if line is not None else b""
-
-
-def cut_pieces(requests: list[Request], order: Sequence[int] | None) -> list[list[Request]]:
-    """An arranged window in pieces that are tokenised at once, equal texts in one.
-
-    In file order equal texts may stand anywhere: a window with any is one piece.
-    """
-    if order is None:
-        texts = [request.text for request in requests]
-        if None in texts or len(set(texts)) < len(texts):
-            return [requests]
-        order = range(len(requests))
-    pieces: list[list[Request]] = [[]]
-    size, most = 0, FIRST_PIECE_CHARS
-    before: str | None = None
-    for i in order:
-        request = requests[i]
-        if size >= most and (request.text is None or request.text != before):
-            pieces.append([])
-            size, most = 0, min(2 * most, PIECE_CHARS)
-        pieces[-1].append(request)
-        before = request.text
-        size += len(before) if before is not None else MEAN_CHARS
-    return pieces
 
 
 def each(

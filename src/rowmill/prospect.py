@@ -123,11 +123,11 @@ def advice(job: Job, gathered: Gathered, limits: Limits) -> Iterator[str]:
     if shape is None or len(places) != 1 or not gathered.totals.rows:
         return
     place, longest = places[0], gathered.high.longest_row
-    now = _seconds(job, gathered, shape, place, limits)
-    for name in PINNED:
-        value = job.engine.seats if name == "seats" else job.engine.options.get(name)
-        if value is None:
-            continue
+    given = {name: job.engine.options.get(name) for name in PINNED}
+    given["seats"] = job.engine.seats
+    pinned = {name: value for name, value in given.items() if value is not None}
+    now = _seconds(job, gathered, shape, place, limits) if pinned else 0.0
+    for name, value in pinned.items():
         engine = {k: v for k, v in job.engine.model_dump().items() if k != name}
         without = job.model_copy(update={"engine": EngineConfig.model_validate(engine)})
         usual = _seconds(without, gathered, shape, place, limits)
@@ -135,9 +135,9 @@ def advice(job: Job, gathered: Gathered, limits: Limits) -> Iterator[str]:
             yield (
                 f"`engine.{name} = {value}` makes it {duration(now)}; left out, it is {duration(usual)}"
             )
-    given = job.engine.max_model_len
-    if given and given >= 2 * longest:
-        yield f"`engine.max_model_len = {given}`: no row takes more than {longest:,} tokens, prompt and answer"
+    most = job.engine.max_model_len
+    if most and most >= 2 * longest:
+        yield f"`engine.max_model_len = {most}`: no row takes more than {longest:,} tokens, prompt and answer"
 
 
 def _seconds(

@@ -20,7 +20,7 @@ from rowmill import rundir
 from rowmill.errors import StorageError
 from rowmill.join.apart import INLINE_BYTES, answer, cores, run_apart
 from rowmill.join.lines import joined, joined_by_completion
-from rowmill.join.outcomes import OutcomeLines, merged
+from rowmill.join.outcomes import OutcomeLines, check_merged, merged
 from rowmill.join.part import Columns, PartDone, PartSpec
 from rowmill.join.parting import (
     JSON_LINES,
@@ -86,6 +86,8 @@ def publish(
         return done
     # From here on the old files go: nobody must take them for whole.
     storage.remove(rundir.DONE)
+    if cut.lots is not None:
+        check_merged(storage, commits)
     columns = Columns()
     parts = written() if written is not None else None
     if parts is not None:

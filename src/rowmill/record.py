@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from rowmill import rundir
 from rowmill.errors import RunMismatch, StorageError
+from rowmill.plan.lots import Lots
 from rowmill.read import SourceFile
 from rowmill.rows import ORDINAL_BITS, ORDINAL_MASK, Shard, unpack_key
 from rowmill.storage import ObjectStorage, Storage
@@ -53,6 +54,8 @@ class Tasks(msgspec.Struct, frozen=True):
     task_rows: int
     num_lines: int
     """Lines that belong to the run: all, or fewer under a limit."""
+    is_sorted: bool = False
+    """Tasks of the first start are lots (`plan/lots.json`), not ranges of positions."""
 
 
 class Addition(msgspec.Struct, frozen=True):
@@ -80,11 +83,30 @@ class Cut(msgspec.Struct, frozen=True):
     """Lines that belong to the run."""
     additions: tuple[tuple[int, int], ...] = ()
     """(first shard, first position) of each addition."""
+    lots: Lots | None = None
+    """How rows were parted into the tasks of the first start, where they are no ranges of positions: as many lots as
+    there would be ranges, so that what joins later begins where it would."""
 
     @property
     def num_tasks(self) -> int:
         """How many tasks there are."""
         return -(-self.end // self.task_rows)
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of the run as far as known before it is read: lines, and of what was sorted, rows."""
+        if self.lots is None:
+            return self.num_lines
+        blank = self.first_lines - sum(self.lots.rows)
+        return self.num_lines - blank
+
+    @property
+    def first_lines(self) -> int:
+        """Lines of the first start."""
+        if not self.additions:
+            return self.num_lines
+        joined = sum(shard.num_lines for shard in self.shards[self.additions[0][0] :])
+        return self.num_lines - joined
 
     @property
     def end(self) -> int:
@@ -102,6 +124,7 @@ class Cut(msgspec.Struct, frozen=True):
             task_rows=self.task_rows,
             num_lines=self.num_lines + addition.num_lines,
             additions=(*self.additions, (len(self.shards), position)),
+            lots=self.lots,
         )
 
     def joined_names(self) -> set[str]:
@@ -133,8 +156,23 @@ class Places:
         self._firsts = cut.firsts()
         self._first_array = np.array(self._firsts, np.int64)
 
+    def is_lot(self, task: int) -> bool:
+        """Whether the task is a lot: its rows stand anywhere in the input of the first start."""
+        return self.cut.lots is not None and task < self.cut.lots.number
+
+    def is_of_lots(self, key: int) -> bool:
+        """Whether a row is in a lot: its key does not tell in which."""
+        first_joined = self.cut.additions[0][0] if self.cut.additions else len(self.cut.shards)
+        return self.cut.lots is not None and key >> ORDINAL_BITS < first_joined
+
+    def task_lines(self, task: int) -> int:
+        """Lines of a task; of a lot, rows."""
+        if self.cut.lots is not None and self.is_lot(task):
+            return self.cut.lots.rows[task]
+        return sum(stop - first for _, first, stop in self.task_slices(task))
+
     def task_of(self, key: int) -> int:
-        """Task that a row belongs to."""
+        """Task that a row belongs to, of those that are ranges."""
         shard, ordinal = unpack_key(key)
         return (self._firsts[shard] + ordinal) // self.cut.task_rows
 
@@ -160,7 +198,7 @@ class Places:
             at += 1
 
     def task_slices(self, task: int) -> Iterator[tuple[Shard, int, int]]:
-        """The slices of one task."""
+        """The slices of one task; of a lot, of the range that would be in its place."""
         start = task * self.cut.task_rows
         return self.slices(start, min(start + self.cut.task_rows, self.cut.end))
 
@@ -183,7 +221,9 @@ def write_run(storage: Storage, record: Record, cut_: Cut) -> None:
     Raises:
         RunMismatch: another worker began it over other files.
     """
-    tasks = Tasks(task_rows=cut_.task_rows, num_lines=cut_.num_lines)
+    tasks = Tasks(cut_.task_rows, cut_.num_lines, is_sorted=cut_.lots is not None)
+    if cut_.lots is not None:
+        storage.replace(rundir.LOT_EDGES, msgspec.json.encode(cut_.lots))
     storage.replace(rundir.SHARDS, msgspec.json.Encoder().encode_lines(cut_.shards))
     storage.replace(rundir.TASKS, msgspec.json.encode(tasks))
     if storage.create(rundir.RUN, msgspec.json.format(msgspec.json.encode(record), indent=1)):
@@ -199,7 +239,7 @@ def write_run(storage: Storage, record: Record, cut_: Cut) -> None:
 
 def _shape(record: Record, cut_: Cut) -> tuple[object, ...]:
     files = [msgspec.structs.replace(file, spool="") for file in record.files]
-    return files, record.identity, cut_.task_rows, cut_.num_lines
+    return files, record.identity, cut_.task_rows, cut_.num_lines, cut_.lots
 
 
 def read_run(storage: Storage) -> tuple[Record, Cut] | None:
@@ -214,7 +254,10 @@ def read_run(storage: Storage) -> tuple[Record, Cut] | None:
     shards = _read(storage, rundir.SHARDS, msgspec.json.Decoder(Shard).decode_lines)
     if sum(shard.num_lines for shard in shards) < tasks.num_lines:
         raise _damaged(rundir.SHARDS)
-    cut_ = Cut(shards=shards, task_rows=tasks.task_rows, num_lines=tasks.num_lines)
+    lots = None
+    if tasks.is_sorted:
+        lots = _read(storage, rundir.LOT_EDGES, msgspec.json.Decoder(Lots).decode)
+    cut_ = Cut(shards, tasks.task_rows, tasks.num_lines, lots=lots)
     for name in sorted(storage.list(rundir.APPENDS)):
         addition = _read(storage, name, msgspec.json.Decoder(Addition).decode)
         cut_ = cut_.with_addition(addition)

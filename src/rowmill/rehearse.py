@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from rowmill.config import Job
 from rowmill.events import MAX_NAMED_FILES, files_line
+from rowmill.executors.far import Far
 from rowmill.executors.opening import (
     Opened,
     new_run,
@@ -26,6 +27,7 @@ from rowmill.executors.opening import (
     understand,
 )
 from rowmill.executors.placing import check_places
+from rowmill.executors.wording import field_lever
 from rowmill.forecast.foretold import Foretold
 from rowmill.forecast.gathered import Gathered
 from rowmill.forecast.words import forecast_lines
@@ -130,9 +132,16 @@ def check(job: Job, *, sample: int | None = None) -> Report:
         opened = new_run(words, source, new_token())
         stations = stations_of(opened)
         tally = _Tally(opened, is_forecast=bool(places))
-        for window in stations.windows(_all_tasks(opened)):
-            tally.add(window)
-        return tally.report(opened, stations)
+        far = Far(opened, stations) if opened.words.limits.shares_prefixes else None
+        for valid in stations.validated(_all_tasks(opened)):
+            if far is not None:
+                far.add(valid.requests)
+            for window in stations.planned(valid):
+                tally.add(window)
+        report = tally.report(opened, stations, far)
+        lever = field_lever(opened.words, source)
+        levers = [*report.levers, *([lever] if lever is not None else [])]
+        return msgspec.structs.replace(report, levers=levers)
 
 
 def _all_tasks(opened: Opened) -> Iterator[TaskRows]:
@@ -158,8 +167,7 @@ class _Tally:
         self._tokens += len(window.plan.prompts.ids)
         self._lengths.append(np.diff(window.plan.prompts.stops, prepend=0).astype(np.uint32))
         if self._gathered is not None:
-            for batch in window.plan.batches(len(window.plan.prompts) or 1):
-                self._gathered.add(batch)
+            self._gathered.add_planned(window.plan)
         for outcome in window.rejects:
             self._shapes[outcome.error_kind or "", error_shape(outcome.error or "")] += 1
         worst = sorted([*self._bad, *window.rejects], key=lambda o: o.key)
@@ -181,7 +189,12 @@ class _Tally:
                 saved_tokens=old.saved_tokens + lever.saved_tokens,
             )
 
-    def report(self, opened: Opened, stations: Stations) -> Report:
+    def report(self, opened: Opened, stations: Stations, far: Far | None) -> Report:
+        control_rows, forecasts = opened.words.measure.control_rows, self._forecasts(opened)
+        levers = {**stations.levers, **self._levers}
+        if far is not None:
+            forecasts, lever = far.told(forecasts, self._asked)
+            levers[lever.name] = lever
         num_bad = sum(self._shapes.values())
         refused = ""
         if stations.duplicates:
@@ -203,10 +216,10 @@ class _Tally:
             asked_rows=self._asked,
             prompt_tokens=self._tokens,
             prompt_percentiles=_percentiles(lengths),
-            control_rows=opened.words.measure.control_rows,
+            control_rows=control_rows,
             # Those of the order are decided once a window, before it is cut to pieces.
-            levers=list({**stations.levers, **self._levers}.values()),
-            forecasts=self._forecasts(opened),
+            levers=list(levers.values()),
+            forecasts=forecasts,
             advice=self._advice(opened),
             reasons=opened.record.reasons,
             notes=opened.notes,

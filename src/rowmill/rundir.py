@@ -7,10 +7,12 @@ Memory: none.
     run.json                        identity, effort, versions, owner token, reasons
     plan/shards.jsonl               the input's slices, end to end
     plan/tasks.json                 cut once
+    plan/lots.json                  where the lots of an input that was sorted begin
     plan/append-N.json              files that joined a finished run, and their slices
     plan/engine-steps.json          settings that engines came down to for want of memory
     plan/retry-N.json               which failed rows the N-th retry asks again
     spool/N.zst                     text of an input file that cannot be read in place
+    lots/TASK.zst                   rows of a task whose input was sorted, until results are published
     segments/TASK/EPOCH-N.jsonl     outcomes
     commits/TASK.json               create-only: the segments that count
     commits/TASK.rN.json            the same after the N-th retry of failed rows
@@ -39,6 +41,8 @@ STEPS = "plan/engine-steps.json"
 RETRIES = "plan/retry-"
 APPENDS = "plan/append-"
 SPOOL = "spool/"
+LOT_EDGES = "plan/lots.json"
+LOTS = "lots/"
 SEGMENTS = "segments/"
 COMMITS = "commits/"
 LEASES = "leases/"
@@ -60,7 +64,8 @@ ARRIVALS = "arrivals/"
 PREPARED = "prepared/"
 
 _FOLDERS = (
-    *("plan/", SPOOL, SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS, ARRIVALS, PREPARED),
+    *("plan/", SPOOL, LOTS, SEGMENTS, COMMITS),
+    *(LEASES, EVENTS, ENGINES, RESULTS, ARRIVALS, PREPARED),
 )
 _SEGMENT = re.compile(r"segments/(\d+)/(\d+)-(\d+)\.jsonl")
 _COMMIT = re.compile(r"commits/(\d+)(?:\.r(\d+))?\.json")
@@ -87,6 +92,11 @@ def segments_of(task: int) -> str:
 def segment(task: int, epoch: int, number: int) -> str:
     """Name of the `number`-th segment that the holder of `epoch` wrote."""
     return f"{segments_of(task)}{epoch:04d}-{number:05d}.jsonl"
+
+
+def lot(task: int) -> str:
+    """Name of the rows of a task of a sorted input."""
+    return f"{LOTS}{task:07d}.zst"
 
 
 def commit(task: int, retry: int = 0) -> str:

@@ -21,7 +21,8 @@ from rowmill.engines import place
 from rowmill.engines.care import care_of
 from rowmill.engines.fleet import Fleet
 from rowmill.engines.warm import WarmFleet
-from rowmill.executors.opening import Words, understand
+from rowmill.executors.opening import understand
+from rowmill.executors.wording import Words
 from rowmill.feed import Feed
 from rowmill.outcomes import pack
 from rowmill.pipeline import each, rejected

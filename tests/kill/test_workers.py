@@ -54,3 +54,13 @@ def test_of_two_workers_either_may_be_killed(tmp_path: Path, number: int) -> Non
     rng, job = drawn(tmp_path, "survivor", number)
 
     shared(rng, job, kill=number % 2)
+
+
+@slow
+@pytest.mark.parametrize("number", range(6))
+def test_of_two_workers_of_a_sorted_input_either_may_be_killed(
+    tmp_path: Path, number: int
+) -> None:
+    rng, job = drawn(tmp_path, "sorted survivor", number, **{"plan.sort": "input"})
+
+    shared(rng, job, kill=number % 2)

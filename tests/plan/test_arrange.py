@@ -169,3 +169,51 @@ def test_groups_with_the_longest_answers_begin_and_stay_whole() -> None:
 
 def test_file_order_can_be_asked_for() -> None:
     assert arranged(grouped_texts(20, 5), order="file").order is None
+
+
+@given(
+    st.integers(2, 12),
+    st.integers(2, 6),
+    st.integers(1, 60_000),
+    st.integers(0, 60_000),
+    st.integers(1, 4),
+)
+def test_more_room_never_makes_sorting_pay(
+    groups: int, each: int, pool: int, more: int, replicas: int
+) -> None:
+    texts = grouped_texts(groups, each, prefix_chars=800)
+
+    def is_used(kv_tokens: int, number: int) -> bool:
+        limits = Limits(shares_prefixes=True, kv_tokens=kv_tokens, seats=4, replicas=number)
+        return arranged(texts, limits=limits).levers[0].is_used
+
+    assert is_used(pool, replicas) >= is_used(pool + more, replicas)
+    # The same cache parted among more engines is no more room.
+    assert is_used(pool, replicas + 1) >= is_used(pool, replicas)
+
+
+@given(st.integers(2, 10), st.integers(2, 6), st.integers(2, 6))
+def test_more_rows_of_the_same_beginnings_save_no_less(
+    groups: int, each: int, more: int
+) -> None:
+    few = arranged(grouped_texts(groups, each), order="prefix").levers[0]
+    many = arranged(grouped_texts(groups, each + more), order="prefix").levers[0]
+
+    assert many.is_used >= few.is_used
+    assert many.saved_tokens >= few.saved_tokens
+
+
+@given(
+    st.lists(st.integers(1, 50), min_size=2, max_size=60),
+    st.integers(51, 4000),
+    st.integers(0, 4000),
+)
+def test_a_longer_longest_answer_never_takes_the_tail_away(
+    lengths: list[int], longest: int, more: int
+) -> None:
+    texts = [f"{i} question" for i in range(len(lengths) + 1)]
+
+    def is_used(most: int) -> bool:
+        return arranged(texts, [*lengths, most]).levers[1].is_used
+
+    assert is_used(longest + more) >= is_used(longest)

@@ -32,6 +32,7 @@ def test_every_row_is_asked_once_or_copies_an_equal_one(
     for leader, keys in planned.copies.items():
         assert leader in asked
         for key in keys:
+            assert row_of[leader] < row_of[key]
             assert asked_of(prompts, row_of[leader]) == asked_of(prompts, row_of[key])
 
 

@@ -19,6 +19,7 @@ from rowmill.batch.bodies import Served
 from rowmill.batch.lines import BatchLine, batch_line, encode
 from rowmill.batch.target import Target, read_target
 from rowmill.errors import BadOutput, StorageError
+from rowmill.outcomes import decode
 from rowmill.read import BadLine, read_rows
 from rowmill.report.run import View, open_view
 from rowmill.storage import place_of
@@ -136,8 +137,9 @@ def write_again(folder: str) -> Written | None:
 def _lines(view: View, target: Target) -> Iterator[BatchLine]:
     began = int(datetime.fromisoformat(view.record.started).timestamp())
     served = Served(target.dialect, target.model, began)
+    lines_of = view.range_lines()
     for task in range(view.cut.num_tasks):
-        by_key = {o.key: o for part in view.task_outcomes(task) for o in part}
+        by_key = {o.key: o for part in lines_of(task) for o in map(decode, part)}
         for shard, first, stop in view.places.task_slices(task):
             for rows in read_rows(shard, first=first, stop=stop):
                 for row in rows:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from rowmill import rundir
 from rowmill.errors import StorageError
+from rowmill.executors.lots import lot_rows
 from rowmill.executors.opening import Opened
 from rowmill.executors.slots import Slot
 from rowmill.journal import Again, Counts, TaskLog, read_commits
@@ -129,7 +130,12 @@ class Claims:
         self.resumed.merge(log.counts)
         self._tasks.open(log)
         self.ahead.add(task)
-        return TaskRows(task, list(self._places.task_slices(task)), set(log.done))
+        done = set(log.done)
+        if self._places.is_lot(task):
+            return TaskRows(
+                task, [], done, lot=lambda: lot_rows(self._storage, self._places, task)
+            )
+        return TaskRows(task, list(self._places.task_slices(task)), done)
 
     def _open(self, task: int, epoch: int) -> TaskLog:
         return TaskLog(self._storage, task, epoch, self._again.get(task))

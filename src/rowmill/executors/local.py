@@ -22,6 +22,7 @@ from rowmill.engines.warm import WarmFleet
 from rowmill.errors import BadOutput, ConfigError, InputChanged, StorageError
 from rowmill.events import Forecast, Listener, Note, Summary
 from rowmill.executors.claims import WAIT_S
+from rowmill.executors.lots import clear_lots, with_lots
 from rowmill.executors.opening import (
     Opened,
     new_token,
@@ -197,6 +198,7 @@ def _run_owned(job: Job, storage: Storage, token: str, stop: Stop, how: _How) ->
     )
     if opened.words.job.validate_.strict and opened.is_new:
         refuse_bad_rows(opened)
+    opened = with_lots(opened, storage, again=again, listen=listen)
     worker = Worker(
         opened,
         storage,
@@ -212,7 +214,8 @@ def _run_owned(job: Job, storage: Storage, token: str, stop: Stop, how: _How) ->
         # With work, they are told beside the plan.
         for note in opened.notes:
             listen(Note(text=note))
-    pays = how.slot.is_alone and again is None and worker.has_work and not opened.cut.additions
+    pays = how.slot.is_alone and again is None and worker.has_work
+    pays = pays and not opened.cut.additions and opened.cut.lots is None
     with (
         calm_interpreter(),
         publishing_ahead(
@@ -283,7 +286,7 @@ def publish_run(opened: Opened, storage: Storage, ahead: Ahead | None) -> Done:
     moved = changed(opened.record.files)
     if moved:
         raise InputChanged(path=next(iter(moved)))
-    return publish(
+    done = publish(
         storage,
         opened.cut,
         list(read_commits(storage).values()),
@@ -293,6 +296,9 @@ def publish_run(opened: Opened, storage: Storage, ahead: Ahead | None) -> Done:
         answers=schema_text(opened.words.job),
         written=ahead.parts if ahead is not None else None,
     )
+    if opened.cut.lots is not None:
+        clear_lots(storage)
+    return done
 
 
 def form_of_run(opened: Opened) -> Form:

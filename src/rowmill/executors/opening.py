@@ -24,7 +24,7 @@ from rowmill.executors.identity import identity
 from rowmill.executors.profiles import profiled
 from rowmill.executors.reasons import reasons, versions
 from rowmill.executors.spools import keep_spools, spool_folder
-from rowmill.measure import Measure, has_template, open_measure
+from rowmill.executors.wording import Words, as_begun, compiled, with_field_order
 from rowmill.pipeline import Known, Stations
 from rowmill.read import Source, open_recorded, open_source, read_spans
 from rowmill.read.source import changed
@@ -40,22 +40,10 @@ from rowmill.record import (
     write_addition,
     write_run,
 )
-from rowmill.rows import Limits
 from rowmill.storage import Storage
-from rowmill.tokens import Tokenizer, open_tokenizer
-from rowmill.validate import Recipe, compile_recipe
+from rowmill.tokens import open_tokenizer
 
 NO_RUN = "`--append`: there was no run to append to; this one begins now"
-
-
-class Words(msgspec.Struct, frozen=True):
-    """What a job comes to before rows are read: the stations' settings, compiled."""
-
-    job: Job
-    limits: Limits
-    tokenizer: Tokenizer | None
-    recipe: Recipe
-    measure: Measure
 
 
 def understand(job: Job) -> Words:
@@ -69,12 +57,7 @@ def understand(job: Job) -> Words:
     if mistakes:
         raise BadJob(where="[engine]", mistakes=mistakes)
     job = profiled(job.model_copy(update={"engine": engines.resolve(job.engine)}))
-    limits = engines.declare(job.engine)
-    tokenizer = open_tokenizer(job.engine)
-    # Behind an endpoint is a server that renders by itself.
-    template = limits.takes == "wire" or has_template(job, tokenizer)
-    recipe = compile_recipe(job, limits=limits, chat_template=template)
-    return Words(job, limits, tokenizer, recipe, open_measure(job, tokenizer, limits))
+    return compiled(job, engines.declare(job.engine), open_tokenizer(job.engine))
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -135,6 +118,7 @@ def open_run(
             msgspec.structs.replace(opened, notes=[*opened.notes, NO_RUN]) if append else opened
         )
     record, cut_ = found
+    words = as_begun(words, record.identity)
     # What has no rows need not be named either.
     joined = cut_.joined_names() | {file.name for file in record.files if not file.num_lines}
     moved = changed(
@@ -208,6 +192,7 @@ def _other_input(job: Job, moved: dict[str, str]) -> RunMismatch:
 
 def new_run(words: Words, source: Source, token: str) -> Opened:
     """A run that begins now: tasks are cut."""
+    words, told = with_field_order(words, source)
     job = words.job
     num_lines = source.num_lines
     if job.run.limit is not None:
@@ -217,7 +202,7 @@ def new_run(words: Words, source: Source, token: str) -> Opened:
         token=token,
         identity=identity(words.job, words.measure),
         job=as_recorded(job),
-        reasons=reasons(job, words.limits, cut_),
+        reasons=reasons(job, words.limits, cut_) | told,
         versions=versions(),
         files=source.files,
         started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

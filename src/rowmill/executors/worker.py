@@ -96,7 +96,7 @@ class Worker:
         self._first = FirstRows(self._stations, self.claims, wanted)
         self._resumed = self.claims.resumed
         self._caps = Caps(job.run, storage, stop, before=self._resumed)
-        self.total = opened.cut.num_lines
+        self.total = opened.cut.most_rows
         """Rows of the run as far as known: lines, less the blank ones met."""
         self._log = EventLog(storage, name)
         self._notes: deque[Note] = deque()
@@ -271,16 +271,15 @@ class Worker:
 
     def _enter(self, window: Window, keeper: Keeper) -> None:
         """Note a window's rejects, copies and ends of tasks before its rows are asked."""
+        if window.lot is not None:
+            self.tasks.await_rows(window.lot, window.keys())
         self.tasks.await_copies(window.plan)
         self._entered += window.num_rows
         if window.rejects:
             self.tasks.put(pack(window.rejects))
             self._rejected += len(window.rejects)
         for task, num_rows in window.ends:
-            lines = sum(
-                stop - first for _, first, stop in self._opened.places.task_slices(task)
-            )
-            self.total -= lines - num_rows
+            self.total -= self._opened.places.task_lines(task) - num_rows
             self.claims.ahead.discard(task)
             self.tasks.expect(task, num_rows)
         if window.ends:

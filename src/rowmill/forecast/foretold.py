@@ -102,7 +102,8 @@ def foretell(
     as_read, file_seconds = planned, seconds
     low_s = high_s = seconds
     if not is_brief:
-        as_read, file_seconds = _played(gathered, setting, more=more, as_read=True)
+        if not gathered.is_as_read:
+            as_read, file_seconds = _played(gathered, setting, more=more, as_read=True)
         if gathered.low.answer_tokens < gathered.high.answer_tokens:
             _, low_s = _played(gathered, setting, "low", more=more)
             _, high_s = _played(gathered, setting, "high", more=more)

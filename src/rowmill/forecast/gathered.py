@@ -8,6 +8,7 @@ Memory: at most `SAMPLE_ROWS` rows and `SAMPLE_BLOCKS` hashes, and the count of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from rowmill.forecast.blocks import Beginnings, Counts, Distinct, Hashes, block_
 from rowmill.forecast.bounds import Totals
 from rowmill.forecast.engine import Fed
 from rowmill.forecast.pool import Run
+from rowmill.plan import Plan
 from rowmill.rows import Prompts
 
 SAMPLE_ROWS, SAMPLE_BLOCKS = 16_384, 1 << 22
@@ -46,6 +48,17 @@ class Gathered:
     def is_open(self) -> bool:
         """Whether more rows would be kept."""
         return self.first_rows < SAMPLE_ROWS and not self._is_full
+
+    @property
+    def is_as_read(self) -> bool:
+        """Whether the rows kept are fed in the order of the input, to whichever engine has room."""
+        has_bands = bool(self._replica_of) and max(self._replica_of) >= 0
+        return not has_bands and all(a < b for a, b in pairwise(self._keys))
+
+    def add_planned(self, planned: Plan) -> None:
+        """Take in the rows to ask, in the order they are fed."""
+        for batch in planned.batches(len(planned.prompts) or 1):
+            self.add(batch)
 
     def add(self, prompts: Prompts) -> None:
         """Take rows in, in the order they are fed."""

@@ -7,6 +7,7 @@ Memory: a few thousand lines; one task in completion order.
 
 from __future__ import annotations
 
+import bisect
 import heapq
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
@@ -16,9 +17,11 @@ import numpy as np
 from rowmill.journal import Commit
 from rowmill.outcomes import key_of
 from rowmill.storage import NotThere, Storage
-from rowmill.write.segments import read_lines_of
+from rowmill.write.segments import check_segment, read_lines_from, read_lines_of
 
 MERGED_ROWS = 2048
+MERGED_BYTES, LEAST_BYTES = 16 * 2**20, 16 * 2**10
+"""Held of all commits that are merged, and of one at least."""
 
 
 class OutcomeLines:
@@ -37,6 +40,13 @@ class OutcomeLines:
         taken = self._held[self._at : self._at + rows]
         self._at += len(taken)
         return taken
+
+    def take_below(self, key: int, rows: int) -> list[bytes]:
+        """The next lines of keys below `key`, at most `rows`; none where there is none."""
+        lines = self.take(rows)
+        number = bisect.bisect_left(lines, key, key=key_of)
+        self._at -= len(lines) - number
+        return lines[:number]
 
 
 def merged(
@@ -83,13 +93,42 @@ def by_completion(commits: Sequence[Commit]) -> list[Commit]:
 def _merge(
     storage: Storage, commits: Sequence[Commit], first_key: int
 ) -> Iterator[list[bytes]]:
-    streams = [_stream(storage, commit, first_key) for commit in commits]
-    if len(streams) == 1:
-        yield from streams[0]
+    if len(commits) == 1:
+        yield from _stream(storage, commits[0], first_key)
         return
-    rows = heapq.merge(*map(chain.from_iterable, streams), key=key_of)
+    yield from merged_with(storage, commits, [], first_key)
+
+
+def merged_with(
+    storage: Storage,
+    commits: Sequence[Commit],
+    others: Sequence[Iterator[list[bytes]]],
+    first_key: int = 0,
+) -> Iterator[list[bytes]]:
+    """Lines of commits from a key on, and others in key order, in key order; see `check_merged`."""
+    piece = max(LEAST_BYTES, MERGED_BYTES // max(len(commits), 1))
+    refs = [ref for commit in commits for ref in commit.segments]
+    streams = [read_lines_from(storage, ref, first_key, piece_bytes=piece) for ref in refs]
+    rows = heapq.merge(*map(chain.from_iterable, [*streams, *others]), key=key_of)
     while part := list(islice(rows, MERGED_ROWS)):
         yield part
+
+
+def has_line(storage: Storage, commit: Commit, key: int) -> bool:
+    """Whether a commit has an outcome of a row."""
+    streams = (read_lines_from(storage, ref, key) for ref in commit.segments)
+    firsts = (next(chain.from_iterable(stream), b"") for stream in streams)
+    return any(key_of(line) == key for line in firsts if line)
+
+
+def check_merged(storage: Storage, commits: Sequence[Commit]) -> None:
+    """See that commits which are merged are what they were: who reads them from somewhere on cannot.
+
+    Raises: StorageError.
+    """
+    for commit in commits:
+        for ref in commit.segments:
+            check_segment(storage, ref)
 
 
 def _stream(storage: Storage, commit: Commit, first_key: int) -> Iterator[list[bytes]]:

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 import msgspec
 
 from rowmill.config import PlanConfig
-from rowmill.plan.arrange import Arranged, arrange
+from rowmill.plan.arrange import Arranged, arrange, arrange_lot
 from rowmill.plan.duplicates import find_copies
 from rowmill.plan.levers import Lever
 from rowmill.rows import Prompts
 
-__all__ = ["Arranged", "Group", "Lever", "Plan", "arrange", "plan"]
+__all__ = ["Arranged", "Group", "Lever", "Plan", "arrange", "arrange_lot", "plan"]
 
 _AS_THEY_STAND = Arranged(None, [])
 

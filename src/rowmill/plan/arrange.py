@@ -72,6 +72,15 @@ def arrange(requests: Sequence[Request], config: PlanConfig, limits: Limits) -> 
     return Arranged([order[i] for i in bands.order], levers, bands.bounds)
 
 
+def arrange_lot(requests: Sequence[Request], config: PlanConfig, limits: Limits) -> Arranged:
+    """Choose an order for one lot: it was sorted to have its rows in the order of their texts, unless another gains."""
+    arranged = arrange(requests, config, limits)
+    if arranged.order is not None:
+        return arranged
+    texts = [prompt_text(request) for request in requests]
+    return Arranged(sorted(range(len(texts)), key=texts.__getitem__), arranged.levers)
+
+
 class Bands:
     """Rows, longest first, cut into as many bands of about equal work as there are engines side by side.
 
@@ -100,7 +109,7 @@ def _look_for_prefixes(
     if not limits.shares_prefixes:
         return None, _unused(name, "no gain here: the engine computes every prompt whole")
     texts = [prompt_text(request) for request in requests]
-    root = _shared_chars(min(texts), max(texts)) if texts else 0
+    root = shared_chars(min(texts), max(texts)) if texts else 0
     heads = {text[root : root + MIN_SHARED_CHARS] for text in texts}
     if len(heads) > (1 - MIN_SAVED_SHARE) * len(texts):
         return None, _unused(
@@ -146,7 +155,7 @@ class _Prefixes:
         self._texts, self._root = texts, root
         self.order = sorted(range(len(texts)), key=texts.__getitem__)
         ordered = [texts[i] for i in self.order]
-        lcps = [0, *map(_shared_chars, ordered, ordered[1:])] if ordered else []
+        lcps = [0, *map(shared_chars, ordered, ordered[1:])] if ordered else []
         self._lcp = np.array(lcps, np.int64)
         self._total = sum(map(len, texts))
 
@@ -214,7 +223,7 @@ class _Prefixes:
         return min(limits.seats, len(self._texts)) * mean
 
 
-def _shared_chars(left: str, right: str) -> int:
+def shared_chars(left: str, right: str) -> int:
     """Characters that two neighbours begin with alike; by halves, each comparison at the speed of memory."""
     low, high = 0, min(len(left), len(right))
     if left[:MIN_SHARED_CHARS] != right[:MIN_SHARED_CHARS]:

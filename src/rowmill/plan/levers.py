@@ -13,3 +13,5 @@ class Lever(msgspec.Struct, frozen=True):
     reason: str
     saved_rows: int = 0
     saved_tokens: int = 0
+    saved_s: float = 0.0
+    """Where a forecast was made with it and without."""

@@ -54,7 +54,7 @@ def export(output: str, target: str) -> Exported:
         raise ConfigError(reason=reason)
     view.check_input()
     rows = _write(view, place, name, form)
-    return Exported(rows=rows, not_done=view.cut.num_lines - view.counts().done)
+    return Exported(rows=rows, not_done=view.cut.most_rows - view.counts().done)
 
 
 def _write(view: View, storage: Storage, name: str, form: Form) -> int:
@@ -62,7 +62,7 @@ def _write(view: View, storage: Storage, name: str, form: Form) -> int:
     vectors = _vectors(view)
     form = msgspec.structs.replace(form, vectors=vectors)
     if form.is_lines:
-        lines = joined_rows(view.cut, view.task_lines, prefix, vectors)
+        lines = joined_rows(view.cut, view.range_lines(), prefix, vectors)
         return write_lines(storage, name, lines, form).num_rows
     from rowmill.join.columns import carried_columns
     from rowmill.join.tables import TableJoiner, batches_of_rows
@@ -77,7 +77,7 @@ def _write(view: View, storage: Storage, name: str, form: Form) -> int:
         dimensions=_dimensions(view) if vectors else 0,
     )
     joiner = TableJoiner(columns, prefix, vectors)
-    batches = batches_of_rows(joiner, view.cut, view.task_lines)
+    batches = batches_of_rows(joiner, view.cut, view.range_lines())
     return write_table(storage, name, joiner.schema, batches, form).num_rows
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 
 from rowmill import rundir
 from rowmill.errors import BadSource, ConfigError
+from rowmill.join.outcomes import MERGED_ROWS, OutcomeLines, has_line, merged_with
 from rowmill.journal import Commit, Counts, read_commits, segments_of
-from rowmill.outcomes import pack
+from rowmill.outcomes import key_of, pack
 from rowmill.read import changed
 from rowmill.record import Cut, Places, Record, read_run
-from rowmill.rows import Outcome
+from rowmill.rows import Outcome, pack_key
 from rowmill.storage import NotThere, Storage, open_storage
 from rowmill.write.segments import RowIndex, read_outcomes, scan
 
@@ -52,6 +54,45 @@ class View(msgspec.Struct, frozen=True):
         """The same as lines of a segment, without their line feeds."""
         for outcomes in self.task_outcomes(task):
             yield pack(outcomes).lines.split(b"\n")[:-1]
+
+    def range_lines(self) -> Callable[[int], Iterator[list[bytes]]]:
+        """Lines of the rows in the range of positions of each task, asked for from the first task to the last.
+
+        A lot has rows of all ranges: lots are merged, those that are not committed sorted before.
+        """
+        lots = self.cut.lots
+        if lots is None:
+            return self.task_lines
+        commits = [c for task, c in self.commits.items() if task < lots.number and c.num_rows]
+        opened = [task for task in self.open_tasks() if task < lots.number]
+        sorted_ = [iter([self._open_lines(task)]) for task in opened]
+        whole = OutcomeLines(merged_with(self.storage, commits, sorted_))
+        return lambda task: (
+            self._lines_of_range(whole, task)
+            if self.places.is_lot(task)
+            else self.task_lines(task)
+        )
+
+    def _open_lines(self, task: int) -> list[bytes]:
+        return sorted(chain.from_iterable(self.task_lines(task)), key=key_of)
+
+    def _lines_of_range(self, whole: OutcomeLines, task: int) -> Iterator[list[bytes]]:
+        *_, (shard, _, stop) = self.places.task_slices(task)
+        end = pack_key(shard.index, stop)
+        while lines := whole.take_below(end, MERGED_ROWS):
+            yield lines
+
+    def lot_of(self, key: int) -> int | None:
+        """The lot that has an outcome of a row; None where none has."""
+        for task, commit in self.commits.items():
+            if commit.first_key <= key <= commit.last_key and has_line(
+                self.storage, commit, key
+            ):
+                return task
+        for task in self.open_tasks():
+            if any(outcome.key == key for outcome in self.open_outcomes(task)):
+                return task
+        return None
 
     def check_input(self) -> None:
         """See that the rows which are read are those that were answered.

@@ -71,7 +71,7 @@ def status(output: str) -> Status:
     """
     view = open_view(output)
     counts = view.counts()
-    total = min(view.cut.num_lines - _blank_lines(view), _told_total(view))
+    total = min(view.cut.most_rows - _blank_lines(view), _told_total(view))
     # What is published stays while files that joined are answered.
     is_whole = len(view.commits) == view.cut.num_tasks
     is_done = is_whole and view.storage.size(rundir.DONE) is not None
@@ -115,8 +115,8 @@ def _told_total(view: View) -> int:
     """Rows in all as the workers last told: they have read further than tasks are committed."""
     if view.cut.additions:
         # Who told it before files joined did not count theirs.
-        return view.cut.num_lines
-    totals = [view.cut.num_lines]
+        return view.cut.most_rows
+    totals = [view.cut.most_rows]
     for name in view.storage.list(rundir.EVENTS):
         size = view.storage.size(name) or 0
         tail = view.storage.read_range(name, max(0, size - TAIL_BYTES), size)
@@ -127,6 +127,5 @@ def _told_total(view: View) -> int:
 def _blank_lines(view: View) -> int:
     blank = 0
     for task, commit in view.commits.items():
-        lines = sum(stop - first for _, first, stop in view.places.task_slices(task))
-        blank += lines - commit.num_rows
+        blank += view.places.task_lines(task) - commit.num_rows
     return blank

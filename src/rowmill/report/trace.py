@@ -57,7 +57,8 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
     """`FILE:LINE`."""
     shard: int
     ordinal: int
-    task: int
+    task: int | None
+    """None: a row without an outcome of a sorted input; its task is not known."""
     task_state: str
     outcome: dict[str, Any] | None
     """Fields of the outcome; None where there is none yet."""
@@ -68,7 +69,7 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """The journey for people."""
         yield f"read      {self.place}: line {self.ordinal} of shard {self.shard}"
-        yield f"task      {self.task}: {self.task_state}"
+        yield f"task      {'not known' if self.task is None else self.task}: {self.task_state}"
         if self.outcome is None:
             yield "engine    no outcome yet: not asked, or in flight"
             return
@@ -107,9 +108,10 @@ def trace(output: str, row: str) -> Journey:
 
 
 def _journey(view: View, key: int) -> Journey:
-    task = view.places.task_of(key)
-    commit = view.commits.get(task)
-    outcome = next((o for part in view.task_outcomes(task) for o in part if o.key == key), None)
+    task = view.lot_of(key) if view.places.is_of_lots(key) else view.places.task_of(key)
+    commit = view.commits.get(task) if task is not None else None
+    parts = view.task_outcomes(task) if task is not None else iter(())
+    outcome = next((o for part in parts for o in part if o.key == key), None)
     shard, ordinal = unpack_key(key)
     return Journey(
         place=view.places.place_of(key),
@@ -121,7 +123,7 @@ def _journey(view: View, key: int) -> Journey:
         else "open",
         outcome=_fields(outcome),
         segment=commit.segments[0].name if commit and commit.segments else "in an open segment",
-        earlier=list(_earlier(view, task, key)),
+        earlier=list(_earlier(view, task, key)) if task is not None else [],
     )
 
 

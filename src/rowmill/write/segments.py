@@ -19,11 +19,14 @@ import numpy.typing as npt
 import xxhash
 
 from rowmill.errors import StorageError
-from rowmill.outcomes import Outcomes, decode
+from rowmill.outcomes import Outcomes, decode, key_of
 from rowmill.rows import Outcome
 from rowmill.storage import AlreadyThere, Appender, Storage
 
 READ_BYTES = 4 * 2**20
+PROBE_BYTES = 32 * 2**10
+_KEY_BYTES = 64
+"""A line's key lies within its first bytes."""
 
 Keys = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
@@ -235,15 +238,85 @@ def read_lines_of(storage: Storage, ref: SegmentRef) -> Iterator[list[bytes]]:
         StorageError: the bytes are not those that were committed.
     """
     digest = xxhash.xxh3_64()
-    rest = b""
+    yield from _lines(storage, ref, 0, READ_BYTES, digest)
+    if digest.hexdigest() != ref.digest:
+        raise _changed(ref)
+
+
+def read_lines_from(
+    storage: Storage, ref: SegmentRef, key: int, *, piece_bytes: int = PROBE_BYTES
+) -> Iterator[list[bytes]]:
+    """Lines of a segment in key order from `key` on, a few at a time; nobody looks whether they are those committed.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    start = _start_before(storage, ref, key) if key else 0
+    is_there = not key
+    for lines in _lines(storage, ref, start, piece_bytes, xxhash.xxh3_64()):
+        if not is_there:
+            lines = [line for line in lines if key_of(line) >= key]
+            is_there = bool(lines)
+        if lines:
+            yield lines
+
+
+def check_segment(storage: Storage, ref: SegmentRef) -> None:
+    """See that a segment is what was committed.
+
+    Raises:
+        StorageError: it is not.
+    """
+    digest = xxhash.xxh3_64()
     for start in range(0, ref.num_bytes, READ_BYTES):
-        piece = storage.read_range(ref.name, start, min(start + READ_BYTES, ref.num_bytes))
+        digest.update(
+            storage.read_range(ref.name, start, min(start + READ_BYTES, ref.num_bytes))
+        )
+    if digest.hexdigest() != ref.digest:
+        raise _changed(ref)
+
+
+def _lines(
+    storage: Storage, ref: SegmentRef, start: int, piece_bytes: int, digest: xxhash.xxh3_64
+) -> Iterator[list[bytes]]:
+    rest = b""
+    for at in range(start, ref.num_bytes, piece_bytes):
+        piece = storage.read_range(ref.name, at, min(at + piece_bytes, ref.num_bytes))
         digest.update(piece)
         lines = (rest + piece).split(b"\n")
         rest = lines.pop()
         yield lines
-    if rest or digest.hexdigest() != ref.digest:
-        raise StorageError(path=ref.name, reason="its bytes are not those that were committed")
+    if rest:
+        raise _changed(ref)
+
+
+def _start_before(storage: Storage, ref: SegmentRef, key: int) -> int:
+    """Where a line begins that is the first with `key` or a greater one, or stands little before it."""
+    low, high = 0, ref.num_bytes
+    while high - low > PROBE_BYTES:
+        middle = (low + high) // 2
+        found = _line_after(storage, ref, middle, high)
+        if found is not None and found[1] < key:
+            low = found[0]
+        else:
+            high = middle
+    return low
+
+
+def _line_after(
+    storage: Storage, ref: SegmentRef, start: int, stop: int
+) -> tuple[int, int] | None:
+    """(first byte, key) of the first line that begins behind `start` and before `stop`."""
+    for at in range(start, stop, PROBE_BYTES):
+        piece = storage.read_range(ref.name, at, at + PROBE_BYTES + _KEY_BYTES)
+        newline = piece.find(b"\n", 0, min(PROBE_BYTES, stop - at - 1))
+        if newline >= 0:
+            return at + newline + 1, key_of(piece[newline + 1 :])
+    return None
+
+
+def _changed(ref: SegmentRef) -> StorageError:
+    return StorageError(path=ref.name, reason="its bytes are not those that were committed")
 
 
 def read_outcomes(storage: Storage, ref: SegmentRef) -> Iterator[list[Outcome]]:

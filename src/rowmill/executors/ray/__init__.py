@@ -22,6 +22,7 @@ from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Note, Summary
 from rowmill.executors import local
 from rowmill.executors.caps import Caps
+from rowmill.executors.lots import with_lots
 from rowmill.executors.opening import (
     Opened,
     as_recorded,
@@ -79,6 +80,7 @@ def run(
             local.tidy(storage)
             try:
                 opened = open_run(job, storage, token=mine, listen=listen)
+                opened = with_lots(opened, storage, listen=listen)
                 log = EventLog(storage, pod_name())
                 _begin(opened, storage, stop, log, listen)
                 return _work(ray, opened, storage, mine, stop=stop, log=log, listen=listen)
@@ -158,7 +160,9 @@ def _work(
         listen(
             Note(text=f"Ray: {len(nodes)} nodes with room for {fits} workers of {words} each")
         )
-    asked = job.ray.prepare if opened.words.limits.takes == "ids" else 0
+    # Ids lie by ranges of the input; of a lot they would be looked for in all of them.
+    can_prepare = opened.words.limits.takes == "ids" and opened.cut.lots is None
+    asked = job.ray.prepare if can_prepare else 0
     order = Order(
         job=_everywhere(job),
         token=token,
@@ -186,7 +190,8 @@ def _work(
         log=log,
         listen=listen,
     )
-    pays = ledger.open_tasks > 0 and not opened.cut.additions
+    is_plain = not opened.cut.additions and opened.cut.lots is None
+    pays = ledger.open_tasks > 0 and is_plain
     form = local.form_of_run(opened)
     with publishing_ahead(storage, opened.cut, output, form, pays=pays) as ahead:
         pool.run()

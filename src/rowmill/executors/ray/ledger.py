@@ -26,7 +26,7 @@ class Ledger:
         self._decoder = msgspec.json.Decoder(Commit)
         self.counts = Counts()
         """Over all commits."""
-        self.total = cut.num_lines
+        self.total = cut.most_rows
         """Rows of the run: lines, less the blank ones of committed tasks."""
         self.refresh()
         self.resumed = self.counts.done
@@ -47,9 +47,7 @@ class Ledger:
             if name in self._seen or rundir.retry_of_commit(name):
                 continue
             commit = self._decoder.decode(self._storage.read(name))
-            slices = self._places.task_slices(commit.task)
-            lines = sum(stop - first for _, first, stop in slices)
-            self.total -= lines - commit.num_rows
+            self.total -= self._places.task_lines(commit.task) - commit.num_rows
             self.counts.merge(commit.counts)
             self._seen.add(name)
             self._done.add(commit.task)

@@ -1,0 +1,121 @@
+"""A job -> its stations' settings, compiled; the parts of its prompt in the order that is best for the cache, where asked.
+
+Promises: an order is chosen once, at the start of a run, from its first rows; later starts take it from the run's identity.
+Knows nothing of: outputs.
+Memory: one window of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
+
+import msgspec
+
+from rowmill.config import Job
+from rowmill.measure import Measure, has_template, open_measure
+from rowmill.pipeline import each
+from rowmill.plan import Lever
+from rowmill.plan.arrange import MIN_SAVED_SHARE
+from rowmill.read import Source, read_rows
+from rowmill.rows import Limits
+from rowmill.tokens import Tokenizer
+from rowmill.validate import Recipe, compile_recipe
+from rowmill.validate.fields import FieldOrder, best_order, parts_of
+
+SETTING = "plan.reorder_fields"
+
+
+class Words(msgspec.Struct, frozen=True):
+    """What a job comes to before rows are read: the stations' settings, compiled."""
+
+    job: Job
+    limits: Limits
+    tokenizer: Tokenizer | None
+    recipe: Recipe
+    measure: Measure
+
+
+def compiled(job: Job, limits: Limits, tokenizer: Tokenizer | None) -> Words:
+    """The settings of a job.
+
+    Raises:
+        ConfigError: with what is wrong.
+    """
+    # Behind an endpoint is a server that renders by itself.
+    template = limits.takes == "wire" or has_template(job, tokenizer)
+    recipe = compile_recipe(job, limits=limits, chat_template=template)
+    return Words(job, limits, tokenizer, recipe, open_measure(job, tokenizer, limits))
+
+
+def with_field_order(words: Words, source: Source) -> tuple[Words, dict[str, str]]:
+    """The words of a new run, its prompt in the best order where that is asked for, and why; else as they are."""
+    if not words.job.plan.reorder_fields:
+        return words, {}
+    found = field_order(words, source)
+    if found is None:
+        told = "no gain here: the prompt has no two neighbouring lines or paragraphs with columns and words of their own"
+        return words, {SETTING: told}
+    if found.prompt == words.job.prompt:
+        return words, {
+            SETTING: "no gain here: the parts of the prompt stand as well as they can"
+        }
+    return _with_prompt(words, found.prompt), {SETTING: f"{_worth(found)}; answers can change"}
+
+
+def as_begun(words: Words, identity: Mapping[str, Any]) -> Words:
+    """The words of a run that is gone on with: the order of its prompt is the one it began with."""
+    prompt = identity.get("prompt", "")
+    if not words.job.plan.reorder_fields or prompt == words.job.prompt:
+        return words
+    ours, begun = parts_of(words.job.prompt), parts_of(prompt)
+    if ours is None or begun is None or sorted(ours.pieces) != sorted(begun.pieces):
+        return words
+    return _with_prompt(words, prompt)
+
+
+def field_lever(words: Words, source: Source) -> Lever | None:
+    """What another order of the prompt's parts would bring where it is not asked for; None where none can be."""
+    if words.job.plan.reorder_fields or not words.limits.shares_prefixes:
+        return None
+    found = field_order(words, source)
+    if found is None:
+        return None
+    if found.share - found.share_before < MIN_SAVED_SHARE:
+        told = "no gain here: the parts of the prompt stand as well as they can"
+    else:
+        told = f"{_worth(found)}; `{SETTING} = true` does it, and answers can change"
+    return Lever(name="field order", is_used=False, reason=told)
+
+
+def field_order(words: Words, source: Source) -> FieldOrder | None:
+    """The best order for the first window of rows; None where the prompt has no parts that could change places."""
+    job = words.job
+    if not job.prompt or parts_of(job.prompt) is None:
+        return None
+    # What the columns say, whatever is made of it behind.
+    plain = job.model_copy(update={"kind": "generate", "system": "", "raw": False})
+    limits = msgspec.structs.replace(words.limits, takes="ids")
+    recipe = compile_recipe(plain, limits=limits, chat_template=False)
+    chunks = (read_rows(shard, wanted=recipe.wanted) for shard in source.shards)
+    rows = list(islice(_flat(chain.from_iterable(chunks)), job.plan.window_rows))
+    return best_order(job.prompt, each(rows, recipe, lambda key, error: None))
+
+
+def _flat(chunks: Iterator[list[Any]]) -> Iterator[Any]:
+    for chunk in chunks:
+        yield from chunk
+
+
+def _with_prompt(words: Words, prompt: str) -> Words:
+    job = words.job.model_copy(update={"prompt": prompt})
+    return compiled(job, words.limits, words.tokenizer)
+
+
+def _worth(found: FieldOrder) -> str:
+    names = ", ".join(f"`{name}`" for name in found.columns)
+    return (
+        f"in the order {names}, rows of a window share {found.share:.0%} of their prompts,"
+        f" {found.share_before:.0%} as the prompt stands"
+    )
