@@ -20,6 +20,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "llamacpp": "rowmill.engines.llamacpp",
         "vllm": "rowmill.engines.vllm",
     },
+    "sinks": {
+        "lancedb": "rowmill.write.keyed.lancedb",
+        "milvus": "rowmill.write.keyed.milvus",
+        "pgvector": "rowmill.write.keyed.pgvector",
+        "qdrant": "rowmill.write.keyed.qdrant",
+    },
 }
 """Group -> name -> module. Entry points of the group `rowmill.GROUP` name modules in the same way."""
 
