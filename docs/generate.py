@@ -52,11 +52,17 @@ def setting_rows(model: type[BaseModel]) -> Iterator[str]:
     yield "| setting | value | default | meaning |"
     yield "|---|---|---|---|"
     for name, field in model.model_fields.items():
-        if table_of(field) is not None:
+        if table_of(field) is not None or _is_inner(field):
             continue
         meaning = (field.description or "").replace("|", "\\|").replace("\n", " ")
         key = field.alias or name
         yield f"| `{key}` | {_value(field)} | {_default(field)} | {meaning} |"
+
+
+def _is_inner(field: FieldInfo) -> bool:
+    """Whether it is filled in by rowmill itself."""
+    extra = field.json_schema_extra
+    return isinstance(extra, dict) and bool(extra.get("is_inner"))
 
 
 def table_of(field: FieldInfo) -> type[Part] | None:

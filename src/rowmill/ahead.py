@@ -32,7 +32,7 @@ from rowmill.journal import Commit
 from rowmill.publish import write_lines
 from rowmill.record import Cut, read_run
 from rowmill.storage import Storage, address_of, open_storage
-from rowmill.write.form import Form, form_of
+from rowmill.write.form import Form
 from rowmill.write.segments import read_lines_of
 
 POLL_S = 0.1
@@ -74,7 +74,7 @@ class Ahead:
 
 @contextlib.contextmanager
 def publishing_ahead(
-    storage: Storage, cut: Cut, output: OutputConfig, *, pays: bool
+    storage: Storage, cut: Cut, output: OutputConfig, form: Form, *, pays: bool
 ) -> Iterator[Ahead | None]:
     """Publish along with the run where it `pays`: and there is much input, a place that other processes
     can open, more than one core.
@@ -82,7 +82,6 @@ def publishing_ahead(
     Tables need to know all types first, and completion order is known at the end.
     """
     size = sum(shard.weight for shard in cut.shards)
-    form = form_of(output, cut.shards)
     address = address_of(storage)
     can = form.is_lines and form.order == "input" and bool(address)
     if not (pays and can and size >= INLINE_BYTES and cores() > 1):

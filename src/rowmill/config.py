@@ -15,8 +15,23 @@ from rowmill.kubernetes_config import KubernetesConfig
 from rowmill.part import Part
 from rowmill.sink_address import parse_sink
 
-Kind = Literal["auto", "generate", "chat"]
-TooLongPolicy = Literal["error", "truncate_left", "truncate_right", "clamp_max_tokens"]
+Kind = Literal["auto", "generate", "chat", "embed"]
+TooLongPolicy = Literal["error", "truncate_left", "truncate_right", "clamp_max_tokens", "chunk"]
+
+
+class EmbedConfig(Part):
+    """`[embed]`: how a text becomes a vector."""
+
+    pooling: Literal["auto", "mean", "cls", "last"] = "auto"
+    """How the vectors of a text's tokens become one: their mean, the first token's, or the last one's.
+    `auto`: as the model's own files say. An endpoint pools as it was started."""
+    normalise: bool | None = None
+    """Bring each vector to length 1. None: as the model's own files say; of an endpoint, as it comes."""
+    dimensions: int | None = Field(default=None, gt=0)
+    """Keep so many numbers of each vector, the first ones, brought to length 1 again: for models that were trained so
+    (Matryoshka). None: all."""
+    prefix: str = ""
+    """Put before each text, and before each chunk of a long one, as `query: ` or an instruction."""
 
 
 class EngineConfig(Part):
@@ -39,6 +54,8 @@ class EngineConfig(Part):
     """Most tokens of prompt and answer together. None: what the engine says."""
     seats: int | None = Field(default=None, gt=0)
     """Rows the engine works on at once (`max_num_seqs`, or requests in flight). None: the engine's own default."""
+    embed: EmbedConfig | None = Field(default=None, json_schema_extra={"is_inner": True})
+    """The job's own `[embed]` where its kind is `embed`: filled in, not to be set."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -138,7 +155,8 @@ class ValidateConfig(Part):
     """`[validate]`: what is done with rows that are not as they should be."""
 
     too_long: TooLongPolicy = "error"
-    """A prompt, or prompt + `max_tokens`, over the context: a row error, or cut to fit."""
+    """A prompt, or prompt + `max_tokens`, over the context: a row error, or cut to fit. `chunk`: a text to embed becomes
+    several, with a vector each."""
     special_tokens: Literal["as_text", "parse"] = "as_text"
     """Control tokens such as `<|im_end|>` inside data (message contents, column values): plain text, or parsed."""
     duplicate_ids: Literal["error", "keep"] = "error"
@@ -243,6 +261,8 @@ class OutputConfig(Part):
     """What results are written as. `auto`: Parquet where all input is Parquet or Arrow, else JSON Lines."""
     compression: Literal["auto", "none", "gzip", "zstd"] = "auto"
     """Of results files; Arrow knows no gzip. `auto`: zstd inside Parquet, none elsewhere."""
+    vectors: Literal["float32", "float16"] = "float32"
+    """What the numbers of vectors are written as."""
     order: Literal["input", "completion"] = "input"
     """Rows of results as they stand in the input, or task by task as they were answered."""
 
@@ -308,7 +328,8 @@ class Job(Part):
     output: OutputConfig = OutputConfig()
     """Where results go."""
     kind: Kind = "auto"
-    """`chat`: one user message, or `messages`; `generate`: plain completion. `auto`: chat where the model has a template."""
+    """`chat`: one user message, or `messages`; `generate`: plain completion; `embed`: a vector for each text.
+    `auto`: chat where the model has a template."""
     prompt: str = ""
     """Text with `{column}` in it; `{{` and `}}` stand for braces. Nothing else is special."""
     prompt_jinja: str = ""
@@ -317,6 +338,10 @@ class Job(Part):
     """System message put before the user message that `prompt` makes."""
     messages: str = "messages"
     """Column that holds a conversation."""
+    text: str = "text"
+    """Column that holds the text to embed, where there is no `prompt`."""
+    embed: EmbedConfig = EmbedConfig()
+    """How texts become vectors."""
     raw: bool = False
     """Send the prompt as plain completion even where the model has a chat template."""
     engine: EngineConfig = EngineConfig()
@@ -357,5 +382,12 @@ class Job(Part):
     def _one_prompt(self) -> Job:
         if self.prompt and self.prompt_jinja:
             msg = "`prompt` and `prompt_jinja` exclude each other; keep one"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _embed_stands_at_the_top(self) -> Job:
+        if self.engine.embed is not None and self.engine.embed != self.embed:
+            msg = "`engine.embed` is filled in; set `[embed]`"
             raise ValueError(msg)
         return self

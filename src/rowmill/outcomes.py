@@ -9,7 +9,7 @@ Source: measured, rows with 16 tokens of text: unpacking, counting and encoding 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -98,6 +98,15 @@ def is_violated(outcome: Outcome) -> bool:
     if outcome.violation is not None:
         return True
     return any(choice.violation is not None for choice in outcome.choices)
+
+
+def dimensions_of(outcomes: Iterable[Outcome]) -> int:
+    """Numbers in each vector, by the first that is there; 0 where none is."""
+    for outcome in outcomes:
+        vector = outcome.embedding or next((c.embedding for c in outcome.chunks or ()), b"")
+        if vector:
+            return len(vector) // 4
+    return 0
 
 
 def join(parts: Sequence[Outcomes]) -> Outcomes:

@@ -31,12 +31,14 @@ from rowmill.join.parting import (
     num_units,
 )
 from rowmill.journal import Commit, Counts
+from rowmill.outcomes import decode, dimensions_of
 from rowmill.record import Cut
 from rowmill.rows import pack_key
 from rowmill.storage import Storage, address_of, open_storage
 from rowmill.storage.drafts import open_draft
 from rowmill.write.form import Form
 from rowmill.write.packed import open_packer
+from rowmill.write.segments import read_lines_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +95,13 @@ def publish(
         if not form.is_lines:
             from rowmill.join.columns import carried_columns
 
-            columns = carried_columns(column_limits(cut), form, prefix, answers=answers)
+            columns = carried_columns(
+                column_limits(cut),
+                form,
+                prefix,
+                answers=answers,
+                dimensions=_dimensions(storage, commits) if form.vectors else 0,
+            )
         before = done.parts if done is not None and done.shape == shape.digest else []
         specs = [_with(spec, columns) for spec in _cut(cut, commits, shape, before)]
         try:
@@ -108,6 +116,17 @@ def publish(
     done = Done(parts, counts, whole, columns.notes, shape.digest)
     storage.replace(rundir.DONE, msgspec.json.format(msgspec.json.encode(done), indent=1))
     return done
+
+
+def _dimensions(storage: Storage, commits: Sequence[Commit]) -> int:
+    """Numbers in each vector of a run, by the first that is there."""
+    for commit in commits:
+        for ref in commit.segments:
+            for lines in read_lines_of(storage, ref):
+                found = dimensions_of(map(decode, lines))
+                if found:
+                    return found
+    return 0
 
 
 def _with(spec: PartSpec, columns: Columns) -> PartSpec:
@@ -184,7 +203,7 @@ def write_part(storage: Storage, spec: PartSpec) -> PartDone:
         return write_lines(storage, spec.name, lines, spec.form)
     from rowmill.join.tables import TableJoiner, batches, batches_by_completion
 
-    joiner = TableJoiner(spec.columns, spec.prefix)
+    joiner = TableJoiner(spec.columns, spec.prefix, spec.form.vectors)
     rows = (
         batches(joiner, spec, _outcomes(storage, spec))
         if in_order

@@ -294,6 +294,10 @@ class Limits(msgspec.Struct, frozen=True):
     """Prompts that begin alike are computed once, as long as the beginning is in its KV cache."""
     sampling: tuple[str, ...] = ()
     """Names of `Sampling` fields it honours beyond temperature, top_p, max_tokens, stop and seed."""
+    dimensions: int = 0
+    """Of vectors, numbers in each; 0: it makes none, or their length shows with the first."""
+    pads: bool = False
+    """Rows of one step are filled up to the longest of them."""
     about: str = ""
     """Engine, version and model in words, for people."""
 
@@ -315,6 +319,17 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=False):
     violation: str | None = None
 
 
+class Chunk(msgspec.Struct, frozen=True, gc=False):
+    """A part of a text that is too long for one vector."""
+
+    start: int
+    """First character of the text that is in it."""
+    stop: int
+    """One past the last."""
+    embedding: bytes
+    """As in `Outcome`."""
+
+
 RESULT_PREFIX = "rowmill_"
 """What names of an outcome's fields begin with in segments, and in results unless the job says otherwise."""
 
@@ -324,7 +339,8 @@ def _result_name(field: str) -> str:
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False, rename=_result_name):
-    """What became of a row: one schema for both fates, every field always there.
+    """What became of a row: one schema for both fates, every field always there, but those of vectors,
+    which only jobs of kind `embed` have.
 
     `key` stays first: a result line is the source line, and this in JSON from behind the key on.
     """
@@ -356,3 +372,9 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename=_result_name):
     """Where and how `text` breaks its `schema`, `regex` or `choices`; null where it does not, or has none."""
     body: msgspec.Raw = NULL
     """The endpoint's answer as it came: of rows whose answer is no text, and of all with `engine.keep_body`."""
+    embedding: bytes | msgspec.UnsetType | None = msgspec.UNSET
+    """The text's vector: float32, little-endian; base64 in JSON. Null where there is none, or one for each chunk."""
+    chunks: list[Chunk] | msgspec.UnsetType = msgspec.UNSET
+    """The parts of a text that has a vector for each, in order; else empty."""
+    cut_from: int | msgspec.UnsetType | None = msgspec.UNSET
+    """Tokens of the whole text where a part of it was left out."""

@@ -26,6 +26,7 @@ from rowmill.outcomes import pack
 from rowmill.pipeline import each, rejected
 from rowmill.plan import plan
 from rowmill.rows import Outcome, Row
+from rowmill.write.form import vectors_of
 from rowmill.write.results import ResultLines, key_start
 
 CHUNK_ROWS = 256
@@ -66,7 +67,7 @@ class _Conversation:
         self._words, self._fleet, self._feed = words, fleet, feed
         # Chunks are small and rows come one by one: equal ones are asked each.
         self._plan = words.job.plan.model_copy(update={"duplicates": "ask"})
-        self._results = ResultLines(words.job.output.prefix)
+        self._results = ResultLines(words.job.output.prefix, vectors_of(words.job))
         self._waiting: deque[bytes] = deque()
         """Bodies of rows asked and not given back yet, oldest first."""
         self._next_key = 0

@@ -9,7 +9,7 @@ import pytest
 
 from rowmill import errors
 from rowmill.engines.http_answer import Answer, Asked, read_answer
-from rowmill.engines.http_kinds import BadVector
+from rowmill.engines.vectors import BadVector
 
 
 def read(path: str, asked: Any, found: Any, status: int = 200) -> Answer:

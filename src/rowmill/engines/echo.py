@@ -31,6 +31,9 @@ _NO_CHOICES: list[object] = []
 
 Texts = Callable[[Ids, list[int], list[int]], list[str]]
 
+KINDS = frozenset(("chat", "generate", "embed"))
+"""What it can be asked for."""
+
 EFFORT = frozenset(("log", "delay_s", "faults", "replicas", "start_s"))
 """Settings that change no answer: a run may be resumed with others."""
 
@@ -53,6 +56,7 @@ def declare(engine: EngineConfig) -> Limits:
         seats=engine.seats or _SEATS,
         sampling=_HONOURED,
         starts_slowly=options.start_s >= _SLOW_S,
+        dimensions=options.dimensions if engine.embed is not None else 0,
         about="echo: the prompt's own last tokens",
     )
 
@@ -86,7 +90,10 @@ class Echo:
         self._delay_s = options.delay_s
         is_bytes = (engine.tokenizer or "bytes") == "bytes"
         self._texts = numbers_as_texts if options.answer == "numbers" else bytes_as_texts
-        self._is_plain = options.is_plain and (is_bytes or options.answer == "numbers")
+        is_text = engine.embed is None
+        self._is_plain = (
+            is_text and options.is_plain and (is_bytes or options.answer == "numbers")
+        )
 
     def run(self, feed: Feed) -> Iterator[list[Outcome]]:
         """See `protocol.Engine`."""

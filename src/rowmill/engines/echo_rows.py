@@ -7,6 +7,7 @@ Memory: the rows taken and not answered.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import threading
@@ -37,6 +38,7 @@ class EchoRows:
     def __init__(self, engine: EngineConfig, options: EchoOptions) -> None:
         self._decode = _numbers if options.answer == "numbers" else _open_decode(engine)
         self._faults = options.faults
+        self._dimensions = options.dimensions if engine.embed is not None else 0
         self._seats = engine.seats or 0
         is_counting = any(fault.action in ENDS and fault.times for fault in options.faults)
         self._log = StartLog(options.log, is_counting=is_counting)
@@ -111,6 +113,8 @@ class EchoRows:
         if fault and not fault.times:
             reason = f"a scripted fault, still there after {_TRIES} attempts"
             return row.failed(errors.GaveUp(reason=reason), _TRIES)
+        if self._dimensions:
+            return self._vector(row, fault)
         choices = [self._choice(row, sampling, index) for index in range(sampling.n)]
         has_more = sampling.n > 1 or sampling.return_token_ids
         return Outcome(
@@ -124,6 +128,18 @@ class EchoRows:
             max_tokens=row.max_tokens,
             attempts=1 + (fault.times if fault else 0),
             seconds=row.seconds,
+        )
+
+    def _vector(self, row: _Row, fault: Fault | None) -> Outcome:
+        drawn = hashlib.shake_256(row.ids.tobytes()).digest(self._dimensions)
+        vector = np.frombuffer(drawn, np.uint8).astype("<f4") / 128 - 1
+        return Outcome(
+            key=row.key,
+            status="ok",
+            prompt_tokens=len(row.ids),
+            attempts=1 + (fault.times if fault else 0),
+            seconds=row.seconds,
+            embedding=vector.tobytes(),
         )
 
     def _choice(self, row: _Row, sampling: Sampling, index: int) -> Choice:

@@ -52,6 +52,8 @@ class EchoOptions(Options):
     """The last tokens as text, or as their numbers, for which no tokenizer is opened: to measure everything else."""
     start_s: float = Field(default=0.0, ge=0)
     """Seconds that its start takes; from 5 on it says so, as engines do that load a model."""
+    dimensions: int = Field(default=8, gt=0)
+    """Numbers in a vector, where it is to embed; they are drawn from the prompt's tokens."""
     replicas: int = Field(default=1, gt=0)
     """So many echoes side by side."""
     context: int = Field(default=32768, gt=0)

@@ -35,8 +35,10 @@ from rowmill.engines.protocol import Feed
 from rowmill.engines.retry import Policy
 from rowmill.rows import Limits, Outcome
 
-__all__ = ["EFFORT", "HttpOptions", "check_options", "declare", "open"]
+__all__ = ["EFFORT", "KINDS", "HttpOptions", "check_options", "declare", "open"]
 
+KINDS = frozenset(("chat", "generate", "embed"))
+"""What it can be asked for."""
 _MOST_TOKENS = 2**31
 _SEATS = 64
 """Requests at once to begin with, of each endpoint, where the job names no number."""
@@ -118,6 +120,7 @@ class Http:
             ),
             streams=options.stream,
             keeps_body=options.keep_body,
+            embeds=engine.embed is not None,
         )
         self._told = Told(finds_seats=engine.seats is None)
         self._out: queue.SimpleQueue[list[Outcome] | BaseException | None] = queue.SimpleQueue()

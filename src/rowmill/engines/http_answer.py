@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from rowmill import errors
-from rowmill.engines.http_kinds import read_whole
+from rowmill.engines.http_kinds import read_whole, vectors_of
 from rowmill.rows import NULL, Choice, Sampling
 
 PASSING = frozenset({408, 409, 425, 429})
@@ -40,6 +40,8 @@ class Answer(msgspec.Struct):
     output_tokens: int
     body: msgspec.Raw = NULL
     """As it came, where it is to be kept."""
+    vectors: list[bytes] = []
+    """Where those are the answer."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -48,6 +50,8 @@ class Asked(msgspec.Struct, frozen=True):
     path: str
     body: bytes
     keeps_body: bool = False
+    is_vector: bool = False
+    """The vectors in the body are the answer, not the body itself."""
 
     @property
     def is_whole(self) -> bool:
@@ -114,7 +118,11 @@ def _whole_answer(
     whole = read_whole(asked.path, found, asked.body)
     as_it_came = is_plain and whole.is_sorted
     kept = msgspec.Raw(body if as_it_came else msgspec.json.encode(found))
-    return Answer([], whole.text, whole.finish_reason, *_usage(found), kept)
+    answer = Answer([], whole.text, whole.finish_reason, *_usage(found), kept)
+    if asked.is_vector:
+        answer.vectors = vectors_of(bytes(kept))
+        answer.body = kept if asked.keeps_body else NULL
+    return answer
 
 
 def check_answer(answer: Answer, sampling: Sampling) -> None:

@@ -14,8 +14,12 @@ import msgspec
 
 from rowmill.rows import Prompts, Sampling
 
-_PATHS = {"messages": "/v1/chat/completions", "prompt": "/v1/completions"}
-_KEPT = ("messages", "prompt", "stream", "stream_options")
+_PATHS = {
+    "messages": "/v1/chat/completions",
+    "prompt": "/v1/completions",
+    "input": "/v1/embeddings",
+}
+_KEPT = ("messages", "prompt", "input", "stream", "stream_options")
 _MOST_TAILS = 1024
 _PLAIN = (
     "temperature",
@@ -61,10 +65,11 @@ class Bodies:
     def _tail(self, sampling: Sampling, max_tokens: int, field: str) -> bytes:
         """All of the body behind the row's own part, closing brace included."""
         fields: dict[str, Any] = {"model": self._model} if self._model else {}
-        fields |= sampling_fields(sampling, is_chat=field == "messages")
+        if field != "input":
+            fields |= sampling_fields(sampling, is_chat=field == "messages")
         if max_tokens:
             fields["max_tokens"] = max_tokens
-        if self._streams:
+        if self._streams and field != "input":
             fields |= {"stream": True, "stream_options": {"include_usage": True}}
         extra = msgspec.json.decode(sampling.extra) if sampling.extra else {}
         fields |= {name: value for name, value in extra.items() if name not in _KEPT}

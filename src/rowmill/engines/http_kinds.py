@@ -8,19 +8,16 @@ Memory: the body.
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from rowmill import errors
-
-
-class BadVector(errors.RowError):
-    """A vector that no index could take; the same input would give it again."""
-
-    kind = "bad_vector"
+from rowmill.engines.vectors import BadVector
 
 
 class Whole(msgspec.Struct):
@@ -46,6 +43,28 @@ def read_whole(path: str, found: dict[str, Any], asked: bytes) -> Whole:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         reason = f"HTTP 200 with a body of an unknown shape for `{path}`"
         raise errors.Disconnected(reason=reason) from error
+
+
+def vectors_of(body: bytes) -> list[bytes]:
+    """The vectors of a whole body, in order, as float32; numbers beyond its range are infinite.
+
+    Raises:
+        Disconnected: One is neither numbers nor base64 of them.
+    """
+    entries = msgspec.json.decode(body)["data"]
+    try:
+        return [_packed(entry["embedding"]) for entry in entries]
+    except (TypeError, ValueError) as error:
+        reason = "HTTP 200 with a vector that is neither numbers nor base64 of them"
+        raise errors.Disconnected(reason=reason) from error
+
+
+def _packed(vector: str | list[float]) -> bytes:
+    if isinstance(vector, str):
+        packed = base64.b64decode(vector, validate=True)
+        return np.frombuffer(packed, "<f4").tobytes()
+    with np.errstate(over="ignore"):
+        return np.array(vector, "<f4").tobytes()
 
 
 def _embeddings(found: dict[str, Any], asked: dict[str, Any]) -> Whole:

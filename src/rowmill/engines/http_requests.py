@@ -43,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     streams: bool = False
     keeps_body: bool = False
+    embeds: bool = False
 
 
 class _Row(msgspec.Struct):
@@ -167,7 +168,7 @@ class Requests:
         path, body = self._bodies.build(prompts, i)
         sampling = prompts.samplings[prompts.sampling_of[i]]
         tokens = int(prompts.stops[i]) - (int(prompts.stops[i - 1]) if i else 0)
-        asked = Asked(path, body, self._settings.keeps_body)
+        asked = Asked(path, body, self._settings.keeps_body, self._settings.embeds)
         return _Row(prompts.keys[i], tokens, prompts.max_tokens[i], sampling, asked)
 
     def _tick(self) -> None:
@@ -336,4 +337,5 @@ def _outcome(row: _Row, answer: Answer, now: float) -> Outcome:
         attempts=row.attempts,
         seconds=round(now - row.began, 6),
         body=answer.body,
+        embedding=answer.vectors[0] if answer.vectors else msgspec.UNSET,
     )

@@ -11,7 +11,8 @@ from __future__ import annotations
 import msgspec
 
 from rowmill.answers import Finding, Rule, rule_of
-from rowmill.rows import Choice, Outcome, Prompts
+from rowmill.engines.vectors import Vectors
+from rowmill.rows import Choice, Limits, Outcome, Prompts
 
 _NOT_JUDGED = frozenset(("tool_calls", "function_call"))
 
@@ -19,8 +20,16 @@ _NOT_JUDGED = frozenset(("tool_calls", "function_call"))
 class Judge:
     """One thread expects, another judges."""
 
-    def __init__(self) -> None:
+    def __init__(self, vectors: Vectors | None = None) -> None:
+        """A judge of one engine's answers; `vectors` where those are vectors."""
         self._rules: dict[int, Rule] = {}
+        self._vectors = vectors
+
+    def limits(self, limits: Limits) -> Limits:
+        """The engine's limits, as they are for those behind this."""
+        if self._vectors is None:
+            return limits
+        return msgspec.structs.replace(limits, dimensions=self._vectors.dimensions)
 
     def expect(self, prompts: Prompts) -> None:
         """Note the rules of rows, before the engine has them."""
@@ -33,7 +42,9 @@ class Judge:
                 self._rules[key] = rule
 
     def judged(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """The same outcomes, those of rows with a rule judged by it."""
+        """The same outcomes, those of rows with a rule judged by it, and vectors looked at."""
+        if self._vectors is not None:
+            return self._vectors.judged(outcomes)
         return list(map(self._judged, outcomes)) if self._rules else outcomes
 
     def _judged(self, outcome: Outcome) -> Outcome:

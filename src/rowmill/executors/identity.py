@@ -15,8 +15,8 @@ from rowmill.config import EngineConfig, Job
 from rowmill.measure import Measure
 
 EFFORT_TABLES = ("plan", "run", "output", "sink", "kubernetes")
-EFFORT_ENGINE_FIELDS = frozenset({"seats", "tokenizer", "chat_template"})
-"""Tokenizer and template are in the identity by what is in them, not by where they lie."""
+EFFORT_ENGINE_FIELDS = frozenset({"seats", "tokenizer", "chat_template", "embed"})
+"""Tokenizer and template are in the identity by what is in them, not by where they lie; `[embed]` is there itself."""
 
 
 def identity(job: Job, measure: Measure) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from rowmill.publish import Done, publish
 from rowmill.read.source import changed
 from rowmill.record import read_run
 from rowmill.storage import LocalStorage, Storage, open_storage, probe
-from rowmill.write.form import form_of
+from rowmill.write.form import Form, form_of, vectors_of
 
 MAX_SHOWN_ERRORS = 50
 OWN_HIDDEN = (".lock", ".tmp-", ".probe-")
@@ -167,11 +167,12 @@ def _run_owned(job: Job, storage: Storage, token: str, stop: Stop, how: _How) ->
         # With work, they are told beside the plan.
         for note in opened.notes:
             listen(Note(text=note))
-    output = opened.words.job.output
     pays = how.slot.is_alone and again is None and worker.has_work and not opened.cut.additions
     with (
         calm_interpreter(),
-        publishing_ahead(storage, opened.cut, output, pays=pays) as ahead,
+        publishing_ahead(
+            storage, opened.cut, opened.words.job.output, _form(opened), pays=pays
+        ) as ahead,
     ):
         worker.work()
         done = None
@@ -236,10 +237,15 @@ def _publish(opened: Opened, storage: Storage, ahead: Ahead | None) -> Done:
         list(read_commits(storage).values()),
         prefix=opened.record.prefix,
         part_bytes=opened.words.job.output.part_bytes,
-        form=form_of(opened.words.job.output, opened.cut.shards),
+        form=_form(opened),
         answers=_schema_text(opened.words.job),
         written=ahead.parts if ahead is not None else None,
     )
+
+
+def _form(opened: Opened) -> Form:
+    job = opened.words.job
+    return form_of(job.output, opened.cut.shards, vectors_of(job))
 
 
 def _schema_text(job: Job) -> str:

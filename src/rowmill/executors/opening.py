@@ -64,6 +64,10 @@ def understand(job: Job) -> Words:
     Raises:
         ConfigError: with what is wrong.
     """
+    if job.kind == "embed":
+        engine = job.engine.model_copy(update={"embed": job.embed})
+        job = job.model_copy(update={"engine": engine})
+    engines.check_kind(job.engine, job.kind)
     mistakes = engines.check_options(job.engine)
     if mistakes:
         raise BadJob(where="[engine]", mistakes=mistakes)
@@ -227,6 +231,7 @@ def _as_recorded(job: Job) -> dict[str, Any]:
     """The job as it was given, files named so that they are found from any folder."""
     tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     engine = tree.get("engine", {})
+    engine.pop("embed", None)
     for name in ("model", "tokenizer", "chat_template"):
         if Path(engine.get(name) or "-").exists():
             engine[name] = str(Path(engine[name]).absolute())

@@ -40,11 +40,14 @@ class Stretch(msgspec.Struct, frozen=True):
     prefix: str
 
 
-def carried_columns(limits: Limits, form: Form, prefix: str, *, answers: str = "") -> Columns:
+def carried_columns(
+    limits: Limits, form: Form, prefix: str, *, answers: str = "", dimensions: int = 0
+) -> Columns:
     """The columns that all rows of a run are carried in, as files of the form keep them.
 
     Args:
         answers: JSON Schema that the job holds its answers to; empty for none.
+        dimensions: numbers in each vector; 0 where there is none.
     Raises: StorageError where the source cannot be read, or has more columns than a table can have.
     """
     lines = [(shard, limit) for shard, limit in limits if shard.format == "jsonl"]
@@ -62,7 +65,8 @@ def carried_columns(limits: Limits, form: Form, prefix: str, *, answers: str = "
     if form.format != "csv":
         schema, more = storable_schema(schema, form.format)
         notes = [*notes, *more]
-    return Columns(packed_schema(schema), packed_schema(json_schema), answers, notes)
+    packed = packed_schema(schema), packed_schema(json_schema)
+    return Columns(*packed, answers, dimensions, notes)
 
 
 def look(stretch: Stretch) -> SeenColumns:

@@ -28,6 +28,8 @@ class Columns(msgspec.Struct, frozen=True, omit_defaults=True):
     """Schema that lines of JSON are read with, in base64."""
     answers: str = ""
     """JSON Schema that the job holds its answers to; empty for none."""
+    dimensions: int = 0
+    """Numbers in each vector; 0 where there is none."""
     notes: list[str] = []
     """Columns that are not of one type in all files, for people."""
 

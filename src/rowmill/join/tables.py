@@ -27,6 +27,7 @@ from rowmill.write.outcome_columns import OutcomeColumns
 from rowmill.write.results import salvaged_id
 from rowmill.write.sound_texts import with_sound_texts
 from rowmill.write.unify import fit
+from rowmill.write.vectors import VectorForm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,12 +41,17 @@ Chunk = tuple[list[int], Carried]
 class TableJoiner:
     """Joins the rows of one run."""
 
-    def __init__(self, columns: Columns, prefix: str) -> None:
+    def __init__(
+        self, columns: Columns, prefix: str, vectors: VectorForm | None = None
+    ) -> None:
+        """Rows with `columns`, names of ours beginning with `prefix`; `vectors` where the job makes any."""
         import pyarrow as pa
 
         self._carried = unpacked_schema(columns.schema)
         self._json = unpacked_schema(columns.json_schema)
-        self._own = OutcomeColumns(prefix, columns.answers)
+        self._own = OutcomeColumns(
+            prefix, columns.answers, vectors=vectors, dimensions=columns.dimensions
+        )
         self.schema: pa.Schema = pa.schema(
             [*self._carried, *self._own.schema], metadata=self._carried.metadata
         )

@@ -5,7 +5,7 @@ Knows nothing of: texts, files.
 Memory: a few integers a row.
 
 The rule, with limit L, prompt p, asked m:
-- p >= L is too long (an answer needs a token), unless the policy cuts it;
+- p >= L is too long (an answer needs a token; where no answer is text, p > L), unless the policy cuts it;
 - p + m > L is too long under `error`; under `clamp_max_tokens` m becomes L - p;
 - `truncate_left` and `truncate_right` cut p to L - m, to L - 1 where nothing was asked.
 """
@@ -31,6 +31,8 @@ class LengthRule(msgspec.Struct, frozen=True):
     policy: TooLongPolicy
     fills_context: bool
     """A row that asks for no number of tokens gets what the context leaves; else the engine decides."""
+    least: int = 1
+    """Tokens that an answer takes at least."""
 
     @property
     def cuts(self) -> bool:
@@ -46,13 +48,13 @@ class LengthRule(msgspec.Struct, frozen=True):
             return prompt, asked, np.zeros(len(prompt), np.bool_)
         room = self.limit - asked
         if self.cuts:
-            kept = np.minimum(prompt, np.where(asked > 0, room, self.limit - 1))
+            kept = np.minimum(prompt, np.where(asked > 0, room, self.limit - self.least))
             is_bad = kept < np.minimum(prompt, 1)
         elif self.policy == "clamp_max_tokens":
-            kept, is_bad = prompt, prompt >= self.limit
+            kept, is_bad = prompt, prompt > self.limit - self.least
             asked = np.minimum(asked, np.maximum(self.limit - prompt, 1))
         else:
-            kept, is_bad = prompt, (prompt >= self.limit) | (prompt > room)
+            kept, is_bad = prompt, (prompt > self.limit - self.least) | (prompt > room)
         if self.fills_context:
             asked = np.where(asked > 0, asked, self.limit - kept)
         return kept, asked, is_bad

@@ -38,7 +38,9 @@ class Measure:
         is_wire: bool,
         template_date: str,
         identity: dict[str, str],
+        prefix: str = "",
     ) -> None:
+        self._prefix = prefix
         self._encoder = encoder
         self._rule = rule
         self._is_wire = is_wire
@@ -62,6 +64,8 @@ class Measure:
             requests: A few hundred rows; more at once gain nothing.
             reject: Called with the index in `requests` of each row that falls out, and why.
         """
+        if self._prefix:
+            requests = [_prefixed(request, self._prefix) for request in requests]
         samplings, sampling_of = _distinct([request.sampling for request in requests])
         wants = np.fromiter((s.max_tokens or 0 for s in samplings), np.int64, len(samplings))
         asked = wants[sampling_of] if len(samplings) > 1 else np.repeat(wants, len(requests))
@@ -139,6 +143,18 @@ class Measure:
         prompts.stops = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
 
 
+def _prefixed(request: Request, prefix: str) -> Request:
+    """The request with words of the job's before its text."""
+    text = prefix + (request.text or "")
+    spans = request.data_spans
+    return msgspec.structs.replace(
+        request,
+        text=text,
+        wire=msgspec.json.encode(text) if request.wire else b"",
+        data_spans=(prefix + spans[0], *spans[1:]) if spans else (),
+    )
+
+
 def _distinct(samplings: Sequence[Sampling]) -> tuple[list[Sampling], list[int]]:
     """Distinct settings in order of first use, and each row's index among them."""
     if not samplings:
@@ -170,13 +186,15 @@ def open_measure(
             or a chat template that cannot be read.
     """
     is_wire = limits.takes == "wire"
+    prefix = job.embed.prefix if job.kind == "embed" else ""
     rule = LengthRule(
         limit=job.engine.max_model_len or limits.max_model_tokens,
         policy=job.validate_.too_long,
-        fills_context=not is_wire,
+        fills_context=not is_wire and job.kind != "embed",
+        least=0 if job.kind == "embed" else 1,
     )
     if tokenizer is None:
-        return _without_tokenizer(rule, is_wire=is_wire)
+        return _without_tokenizer(rule, is_wire=is_wire, prefix=prefix)
     day = datetime.fromisoformat(template_date) if template_date else datetime.now(UTC)
     source = _template_source(job, tokenizer)
     template = ChatTemplate(source, tokenizer.named_tokens, day) if source else None
@@ -196,6 +214,7 @@ def open_measure(
             "tokenizer": tokenizer.digest,
             "template": xxhash.xxh3_128_hexdigest(source.encode()) if source else "",
         },
+        prefix=prefix,
     )
 
 
@@ -204,7 +223,7 @@ def has_template(job: Job, tokenizer: Tokenizer | None) -> bool:
     return bool(job.engine.chat_template or (tokenizer and tokenizer.chat_template))
 
 
-def _without_tokenizer(rule: LengthRule, *, is_wire: bool) -> Measure:
+def _without_tokenizer(rule: LengthRule, *, is_wire: bool, prefix: str) -> Measure:
     if not is_wire:
         reason = "this engine takes token ids, and the model brings no tokenizer; set `engine.tokenizer`"
         raise ConfigError(reason=reason)
@@ -216,7 +235,9 @@ def _without_tokenizer(rule: LengthRule, *, is_wire: bool) -> Measure:
         raise ConfigError(reason=reason)
     unlimited = msgspec.structs.replace(rule, limit=0)
     identity = {"tokenizer": "", "template": ""}
-    return Measure(None, unlimited, is_wire=True, template_date="", identity=identity)
+    return Measure(
+        None, unlimited, is_wire=True, template_date="", identity=identity, prefix=prefix
+    )
 
 
 def _template_source(job: Job, tokenizer: Tokenizer) -> str:

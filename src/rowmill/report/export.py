@@ -8,14 +8,17 @@ from pathlib import Path
 import msgspec
 
 from rowmill import rundir
+from rowmill.config import Job
 from rowmill.errors import ConfigError
 from rowmill.join.lines import joined_rows
 from rowmill.join.parting import column_limits
+from rowmill.outcomes import dimensions_of
 from rowmill.publish import write_lines, write_table
 from rowmill.report.run import View, open_view
 from rowmill.storage import Storage, place_of
 from rowmill.storage.addresses import is_remote, parse_address
-from rowmill.write.form import SUFFIXES, Form, form_of_name
+from rowmill.write.form import SUFFIXES, Form, form_of_name, vectors_of
+from rowmill.write.vectors import VectorForm
 
 
 class Exported(msgspec.Struct, frozen=True):
@@ -56,18 +59,39 @@ def export(output: str, target: str) -> Exported:
 
 def _write(view: View, storage: Storage, name: str, form: Form) -> int:
     prefix = view.record.prefix
+    vectors = _vectors(view)
+    form = msgspec.structs.replace(form, vectors=vectors)
     if form.is_lines:
-        lines = joined_rows(view.cut, view.task_lines, prefix)
+        lines = joined_rows(view.cut, view.task_lines, prefix, vectors)
         return write_lines(storage, name, lines, form).num_rows
     from rowmill.join.columns import carried_columns
     from rowmill.join.tables import TableJoiner, batches_of_rows
 
     schema = view.record.job.get("sampling", {}).get("schema")
     answers = msgspec.json.encode(schema).decode() if schema else ""
-    columns = carried_columns(column_limits(view.cut), form, prefix, answers=answers)
-    joiner = TableJoiner(columns, prefix)
+    columns = carried_columns(
+        column_limits(view.cut),
+        form,
+        prefix,
+        answers=answers,
+        dimensions=_dimensions(view) if vectors else 0,
+    )
+    joiner = TableJoiner(columns, prefix, vectors)
     batches = batches_of_rows(joiner, view.cut, view.task_lines)
     return write_table(storage, name, joiner.schema, batches, form).num_rows
+
+
+def _vectors(view: View) -> VectorForm | None:
+    """How the run's vectors are written; None where it makes none."""
+    tree = view.record.job
+    said = {name: tree[name] for name in ("kind", "validate", "output") if name in tree}
+    return vectors_of(Job.model_validate(said))
+
+
+def _dimensions(view: View) -> int:
+    """Numbers in each of the run's vectors; 0 where it has none yet."""
+    parts = (part for task in range(view.cut.num_tasks) for part in view.task_outcomes(task))
+    return next(filter(None, map(dimensions_of, parts)), 0)
 
 
 def _is_input(view: View, target: str) -> bool:

@@ -28,12 +28,18 @@ Loose = list[tuple[int, str]]
 class TemplateRows:
     """Callable: Row -> Request, or RowError, by a `prompt`."""
 
-    def __init__(self, rules: Rules, prompt: str) -> None:
-        self._rules = rules
+    def __init__(self, rules: Rules, prompt: str, *, may_sample: bool = True) -> None:
+        """Rows of one job.
+
+        Args:
+            may_sample: Column `sampling` holds a row's own sampling; else it is a column as any.
+        """
+        self._rules, self._may_sample = rules, may_sample
+        special = frozenset(("sampling",) if may_sample else ())
         self._template = compile_columns(prompt)
         self._of_job = rules.samplings.of_job
         texts = list(dict.fromkeys(self._template.columns))
-        if "sampling" in texts:
+        if special.intersection(texts):
             reason = (
                 "`prompt`: column `sampling` holds a row's own sampling, no text; rename it"
             )
@@ -46,14 +52,14 @@ class TemplateRows:
         self._blank[::2] = self._template.literals
         self._is_plain = not (rules.way.is_wire or rules.way.wraps_text)
         *others, self._id_column = rules.ids.names
-        never = {"sampling", *others}
+        never = {*special, *others}
         self.needed = tuple(frozenset((name,)) for name in texts)
-        self.used = frozenset(("sampling",))
+        self.used = special
         self._lane = Lane(texts, self._id_column, never=never, prefix=rules.prefix)
         # One value, so that another thread never sees the one without the other.
         self._fast: tuple[Callable[[bytes], Any], Loose] = (self._lane.decode, [])
         self._table_lane = TableLane(
-            self._template, rules.ids.names, never={"sampling"}, prefix=rules.prefix
+            self._template, rules.ids.names, never=special, prefix=rules.prefix
         )
 
     def __call__(self, row: AnyRow) -> Request:
@@ -117,7 +123,11 @@ class TemplateRows:
 
     def _long_way(self, row: AnyRow) -> Request:
         columns, id = self._rules.columns(row)
-        asked = _asked(self._rules, row.key, id, columns)
+        asked = (
+            _asked(self._rules, row.key, id, columns)
+            if self._may_sample
+            else Asked(row.key, id, self._of_job)
+        )
         parts = fill(self._template, columns)
         self._learn(columns)
         return self._filled(asked, parts)

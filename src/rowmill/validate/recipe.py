@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from rowmill.config import Job
+from rowmill.config import Job, SamplingConfig
 from rowmill.errors import ConfigError
 from rowmill.rows import AnyRow, Limits, Request, Wanted
 from rowmill.validate.asked import Samplings
@@ -73,6 +73,7 @@ def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
     Raises:
         ConfigError: settings that contradict each other, or that the engine cannot honour.
     """
+    embeds = job.kind == "embed"
     is_chat = not job.raw and (job.kind == "chat" or (job.kind == "auto" and chat_template))
     _refuse_contradictions(
         job, is_chat=is_chat, can_chat=chat_template or limits.takes == "wire"
@@ -82,10 +83,14 @@ def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
         is_wire=limits.takes == "wire",
         wraps_text=is_chat if has_template else is_chat and job.kind == "chat",
         system=job.system,
+        text_field="input" if embeds else "prompt",
     )
+    # A text always has the same vector: as of an answer that is not drawn, one is enough for equal rows.
+    plain = SamplingConfig(temperature=0, extra=job.sampling.extra)
+    sampling = plain if embeds else job.sampling
     rules = Rules(
         way=way,
-        samplings=Samplings(job.sampling, limits),
+        samplings=Samplings(sampling, limits),
         ids=id_columns(job),
         prefix=job.output.prefix,
         used=frozenset(),
@@ -101,7 +106,12 @@ def _recipe(job: Job, rules: Rules) -> Recipe:
 
     way_in: JinjaRows | TemplateRows | FreeRows
     once: Once | None = None
-    if job.prompt_jinja:
+    if job.kind == "embed":
+        prompt = job.prompt or _column(job.text)
+        columns = compile_columns(prompt).columns
+        way_in = TemplateRows(using(columns), prompt, may_sample=False)
+        once = Once(columns, ids)
+    elif job.prompt_jinja:
         jinja = JinjaPrompt(job.prompt_jinja)
         way_in = JinjaRows(using((*jinja.columns, "sampling")), jinja)
     elif job.prompt:
@@ -121,6 +131,14 @@ def _recipe(job: Job, rules: Rules) -> Recipe:
         wanted=wanted,
         once=once,
     )
+
+
+def _column(name: str) -> str:
+    """A template that is one column."""
+    if "{" in name or "}" in name:
+        reason = f"`text` is `{name}`, expected a column's name; a text made of several columns is a `prompt`"
+        raise ConfigError(reason=reason)
+    return f"{{{name}}}"
 
 
 def _one_by_one(rows: Sequence[AnyRow]) -> None:
@@ -147,6 +165,19 @@ def validate(row: AnyRow, recipe: Recipe) -> Request:
 
 
 def _refuse_contradictions(job: Job, *, is_chat: bool, can_chat: bool) -> None:
+    reason = _contradiction(job, is_chat=is_chat, can_chat=can_chat)
+    if not reason and job.kind == "embed":
+        reason = _not_for_vectors(job)
+    elif not reason and job.validate_.too_long == "chunk":
+        reason = (
+            '`validate.too_long = "chunk"` goes with `kind = "embed"`: a prompt has one answer'
+        )
+    if reason:
+        raise ConfigError(reason=reason)
+
+
+def _contradiction(job: Job, *, is_chat: bool, can_chat: bool) -> str:
+    """Settings that exclude each other; empty where none do."""
     reason = ""
     if job.raw and job.kind == "chat":
         reason = '`raw = true` and `kind = "chat"` exclude each other; keep one'
@@ -164,5 +195,18 @@ def _refuse_contradictions(job: Job, *, is_chat: bool, can_chat: bool) -> None:
         reason = "`system` goes with chat; this job is plain completion: put it into `prompt`"
     elif job.system and job.kind != "chat" and not (job.prompt or job.prompt_jinja):
         reason = '`system` needs `prompt`, `prompt_jinja` or `kind = "chat"`: it goes before the user message they make'
-    if reason:
-        raise ConfigError(reason=reason)
+    return reason
+
+
+def _not_for_vectors(job: Job) -> str:
+    """What of a job goes with answers that are text; empty where nothing does."""
+    if job.sampling != SamplingConfig(extra=job.sampling.extra):
+        return '`[sampling]` but for `extra` goes with answers that are text; with `kind = "embed"` leave it out'
+    if job.prompt_jinja:
+        return '`prompt_jinja` goes with answers that are text; with `kind = "embed"` write `prompt`'
+    if job.validate_.too_long == "clamp_max_tokens":
+        return (
+            '`validate.too_long = "clamp_max_tokens"` goes with answers that are text;'
+            ' allowed with `kind = "embed"` are `error`, `truncate_left`, `truncate_right` and `chunk`'
+        )
+    return ""

@@ -29,6 +29,8 @@ class Way(msgspec.Struct, frozen=True):
     wraps_text: bool
     """Text of a prompt becomes one user message."""
     system: str
+    text_field: str = "prompt"
+    """Name under which an endpoint takes a text."""
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +61,7 @@ def text_request(
         id=asked.id,
         text=text,
         wire=encode(text) if way.is_wire else b"",
-        wire_field="prompt" if way.is_wire else "",
+        wire_field=way.text_field if way.is_wire else "",
         data_spans=parts,
     )
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from rowmill.rows import Shard
+from rowmill.write.vectors import VectorForm
 
 if TYPE_CHECKING:
     # Processes that write a part need no job.
-    from rowmill.config import OutputConfig
+    from rowmill.config import Job, OutputConfig
 
 FileFormat = Literal["jsonl", "parquet", "arrow", "csv"]
 Compression = Literal["none", "gzip", "zstd"]
@@ -40,6 +41,8 @@ class Form(msgspec.Struct, frozen=True):
     format: FileFormat = "jsonl"
     compression: Compression = "none"
     order: Order = "input"
+    vectors: VectorForm | None = None
+    """How vectors are written; None where the job makes none."""
 
     @property
     def suffix(self) -> str:
@@ -53,7 +56,21 @@ class Form(msgspec.Struct, frozen=True):
         return self.format == "jsonl"
 
 
-def form_of(output: OutputConfig, shards: Iterable[Shard]) -> Form:
+def vectors_of(job: Job) -> VectorForm | None:
+    """How a job's vectors are written; None where it makes none."""
+    if job.kind != "embed":
+        return None
+    policy = job.validate_.too_long
+    return VectorForm(
+        bits=16 if job.output.vectors == "float16" else 32,
+        has_chunks=policy == "chunk",
+        has_cuts=policy in ("truncate_left", "truncate_right"),
+    )
+
+
+def form_of(
+    output: OutputConfig, shards: Iterable[Shard], vectors: VectorForm | None = None
+) -> Form:
     """The form that a job asks for, for its input."""
     format_, compression = output.format, output.compression
     if format_ == "auto":
@@ -61,7 +78,7 @@ def form_of(output: OutputConfig, shards: Iterable[Shard]) -> Form:
         format_ = "parquet" if formats and formats <= {"parquet", "arrow"} else "jsonl"
     if compression == "auto":
         compression = "zstd" if format_ == "parquet" else "none"
-    return Form(format_, compression, output.order)
+    return Form(format_, compression, output.order, vectors)
 
 
 def form_of_name(name: str) -> Form | None:

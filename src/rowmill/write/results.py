@@ -9,28 +9,36 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from rowmill.outcomes import decode
-from rowmill.rows import RESULT_PREFIX, Outcome
+from rowmill.rows import NULL, RESULT_PREFIX, Outcome
+from rowmill.write.vectors import VectorForm, vector_texts
 
 ROW_COLUMN = "row"
 """`FILE:LINE` of the source line."""
 UNREADABLE = b'"unreadable"'
 """Kind of failure of a line that is no JSON object: the few lines that hold these bytes are looked at closely."""
 
-Fields = Callable[[bytes], bytes]
+Fields = Callable[[Sequence[bytes]], Iterable[bytes]]
+"""Outcome lines -> what stands in result lines, from behind the first brace on."""
 
 
 class ResultLines:
     """Makes result lines for one output prefix."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, vectors: VectorForm | None = None) -> None:
+        """Lines with names that begin with `prefix`, `vectors` as lists where the job makes any."""
         self._row = msgspec.json.encode(prefix + ROW_COLUMN)
-        self._rename = None if prefix == RESULT_PREFIX else _renamed(prefix)
+        self._rename: Fields | None = None
+        if vectors is not None:
+            self._rename = VectorLines(prefix, vectors)
+        elif prefix != RESULT_PREFIX:
+            self._rename = _renamed(prefix)
 
     def lines(
         self, name: str, rows: Sequence[tuple[int, bytes, int, bytes]]
@@ -43,9 +51,12 @@ class ResultLines:
                 fields in the outcome's line, that line without line feed) of each.
         """
         row = b"%b:%b" % (self._row, msgspec.json.encode(name)[:-1])
-        rename = self._rename
-        for number, source, start, outcome in rows:
-            own = rename(outcome) if rename else outcome[start:]
+        owns: Iterable[bytes]
+        if self._rename is not None:
+            owns = self._rename([outcome for *_, outcome in rows])
+        else:
+            owns = (outcome[start:] for _, _, start, outcome in rows)
+        for (number, source, _, outcome), own in zip(rows, owns, strict=True):
             if source[1:2] != b'"' or UNREADABLE in outcome:
                 yield _odd_line(source, b'%b:%d",%b\n' % (row, number, own), outcome)
             else:
@@ -77,11 +88,59 @@ def _renamed(prefix: str) -> Fields:
     )
     encode = msgspec.json.Encoder().encode
 
-    def rename(outcome: bytes) -> bytes:
-        values = msgspec.structs.astuple(decode(outcome))[1:]
-        return encode(struct(*values))[1:]
+    def rename(outcomes: Sequence[bytes]) -> Iterator[bytes]:
+        for outcome in outcomes:
+            values = msgspec.structs.astuple(decode(outcome))[1:]
+            yield encode(struct(*values))[1:]
 
     return rename
+
+
+class VectorLines:
+    """Callable: outcome lines -> what stands in result lines, vectors as lists of numbers."""
+
+    def __init__(self, prefix: str, form: VectorForm) -> None:
+        self._form = form
+        chunk = msgspec.defstruct(
+            "ChunkResult", [("start", int), ("stop", int), ("embedding", msgspec.Raw)]
+        )
+        fields = msgspec.structs.fields(Outcome)[1:]
+        own = {"embedding": msgspec.Raw, "chunks": list[chunk]}  # type: ignore[valid-type]
+        self._chunk: Any = chunk
+        self._struct: Any = msgspec.defstruct(
+            "VectorResult",
+            [(field.name, own.get(field.name, field.type), UNSET) for field in fields],
+            rename={field.name: prefix + field.name for field in fields},
+        )
+        self._encode = msgspec.json.Encoder().encode
+
+    def __call__(self, lines: Sequence[bytes]) -> Iterator[bytes]:
+        """See the class."""
+        outcomes = [decode(line) for line in lines]
+        vectors = [vector for outcome in outcomes for vector in _vectors(outcome)]
+        texts = iter(vector_texts(vectors, self._form.bits))
+        for outcome in outcomes:
+            yield self._encode(self._result(outcome, texts))[1:]
+
+    def _result(self, outcome: Outcome, texts: Iterator[bytes]) -> Any:
+        fields = msgspec.structs.asdict(outcome)
+        del fields["key"]
+        has_one = bool(outcome.embedding)
+        fields["embedding"] = msgspec.Raw(next(texts)) if has_one else NULL
+        chunks = [
+            self._chunk(chunk.start, chunk.stop, msgspec.Raw(next(texts)))
+            for chunk in outcome.chunks or ()
+        ]
+        fields["chunks"] = chunks if self._form.has_chunks else UNSET
+        fields["cut_from"] = (outcome.cut_from or None) if self._form.has_cuts else UNSET
+        return self._struct(**fields)
+
+
+def _vectors(outcome: Outcome) -> Iterator[bytes]:
+    if outcome.embedding:
+        yield outcome.embedding
+    for chunk in outcome.chunks or ():
+        yield chunk.embedding
 
 
 def _given_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

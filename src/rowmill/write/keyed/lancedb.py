@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.errors import BadSink, MissingExtra, SinkDown
 from rowmill.write.keyed.parameters import check_parameters
-from rowmill.write.keyed.payload import keys_by_count
 from rowmill.write.keyed.protocol import Holds, Metric, Table, Wanted
 
 if TYPE_CHECKING:
@@ -201,7 +200,7 @@ class LanceSink:
             merge.when_matched_update_all().when_not_matched_insert_all().execute(rows)
             if self._has_chunks:
                 for points in kept:
-                    for number, keys in keys_by_count(points).items():
+                    for number, keys in points.keys_by_count().items():
                         self._delete_further(number, keys)
             self._num_puts += 1
             if self._num_puts % COMPACT_EACH == 0:
@@ -211,15 +210,13 @@ class LanceSink:
         import pyarrow as pa
 
         dimensions = points.vectors.shape[1]
-        rows = pa.array(points.rows)
         vectors = pa.FixedSizeListArray.from_arrays(
             pa.array(points.vectors.ravel()), dimensions
         )
-        carried = [column.take(rows) for column in points.columns.columns]
         arrays = [
-            pa.array(points.keys, pa.string()).take(rows),
+            pa.array(points.keys, pa.string()),
             pa.array(points.chunks, pa.int32()),
-            *carried,
+            *points.columns.columns,
             vectors,
         ]
         whole = self._whole(points.columns.schema, dimensions)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.errors import BadSink, MissingExtra, SinkDown
 from rowmill.write.keyed.parameters import check_parameters
-from rowmill.write.keyed.payload import keys_by_count, payloads, requests
+from rowmill.write.keyed.payload import payloads
 from rowmill.write.keyed.points import KEY_BYTES
 from rowmill.write.keyed.protocol import Holds, Metric, Table, Wanted
 
@@ -33,7 +33,7 @@ POINT = "rowmill_point"
 UUID_CHARS = 36
 MOST_POINTS, MOST_BYTES = 2_000, 16 * 2**20
 MOST_KEYS = 500
-INDEXED_FROM = 10_000
+INDEXED_FROM = 50_000
 TIMEOUT_S = 60
 
 
@@ -166,32 +166,25 @@ class MilvusSink:
     def put(self, run: str, mark: str, parts: Iterator[Points]) -> None:
         for part in parts:
             self._has_chunks |= part.is_chunked
-            for points in requests(part, most_rows=MOST_POINTS, most_bytes=MOST_BYTES):
+            for points in part.pieces(most_rows=MOST_POINTS, most_bytes=MOST_BYTES):
                 with self.told():
                     self.client.upsert(self._name, self._records(points))
                     if self._has_chunks:
-                        for number, keys in keys_by_count(points).items():
+                        for number, keys in points.keys_by_count().items():
                             self._delete_further(number, keys)
         with self.told():
             self.client.flush(self._name)
 
     def _records(self, points: Points) -> list[dict[str, Any]]:
         wanted = self._wanted
-        of_rows = payloads(points)
         return [
             {
-                **{name: value for name, value in of_rows[row].items() if value is not None},
+                **{name: value for name, value in payload.items() if value is not None},
                 POINT: id_,
-                wanted.key: points.keys[row],
-                wanted.chunk: chunk,
                 wanted.vector: vector,
             }
-            for id_, row, chunk, vector in zip(
-                points.point_ids(),
-                points.rows.tolist(),
-                points.chunks.tolist(),
-                list(points.vectors),
-                strict=True,
+            for id_, payload, vector in zip(
+                points.point_ids(), payloads(points, wanted), list(points.vectors), strict=True
             )
         ]
 

@@ -310,14 +310,12 @@ def _dumper(oid: int) -> Any:
 
 def _copy_rows(points: Points) -> Iterator[tuple[Any, ...]]:
     """A tuple a vector, in the order of the columns."""
-    columns = [column.to_pylist() for column in points.columns.columns]
-    carried = list(zip(*columns, strict=True)) if columns else [()] * len(points.keys)
     dimensions = points.vectors.shape[1]
     head = np.array([dimensions, 0], ">i2").tobytes()
     packed = points.vectors.astype(">f4").tobytes()
     step = 4 * dimensions
-    for at, (row, chunk) in enumerate(
-        zip(points.rows.tolist(), points.chunks.tolist(), strict=True)
-    ):
-        vector = PackedVector(head + packed[at * step : (at + 1) * step])
-        yield (points.keys[row], chunk, *carried[row], vector)
+    vectors = [
+        PackedVector(head + packed[at : at + step]) for at in range(0, len(packed), step)
+    ]
+    columns = [column.to_pylist() for column in points.columns.columns]
+    return zip(points.keys, points.chunks.tolist(), *columns, vectors, strict=True)

@@ -1,4 +1,4 @@
-"""Result batches -> points: sound vectors under their rows' keys, with the columns that go beside them.
+"""Answered rows -> points: sound vectors under their rows' keys, with the columns that go beside them.
 
 Promises: a row is passed on whole, all its vectors, or refused with a sentence that names it; keys do not repeat
 within a task; a text is cut between characters, never within one.
@@ -9,16 +9,18 @@ Memory: one batch, and the keys of one task.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from rowmill.rows import Outcome
 from rowmill.write.keyed.kinds import flat_array, flat_field
 from rowmill.write.keyed.protocol import Holds, Wanted
-from rowmill.write.keyed.vectors import Floats, Vectors, bad_vectors, matrix, vectors_of
+from rowmill.write.keyed.texts import BadRows, held_texts
+from rowmill.write.keyed.vectors import Floats, Vectors, vectors_of
 from rowmill.write.value_text import plain_texts
 
 if TYPE_CHECKING:
@@ -30,20 +32,18 @@ POINT_IDS = uuid.UUID("6c1f8f0e-9d0b-5c39-9c55-4a2d3b6a7e10")
 
 
 class Points(msgspec.Struct, frozen=True):
-    """Vectors to be put.
+    """V vectors to be put, those of one row side by side and in order.
 
-    Shapes: V vectors of R rows: `keys` and `places` of rows R; `rows` (index into those), `chunks` V int64;
-    `vectors` V x D float32; `columns` R rows.
+    Shapes: `keys` V; `chunks` V int64, 0 where a row begins; `vectors` V x D float32; `columns` V rows.
     """
 
     keys: list[str]
-    rows: npt.NDArray[np.int64]
     chunks: npt.NDArray[np.int64]
     vectors: Floats
     columns: pa.RecordBatch
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.keys)
 
     @property
     def is_chunked(self) -> bool:
@@ -51,24 +51,40 @@ class Points(msgspec.Struct, frozen=True):
         return bool(self.chunks.any())
 
     def point_ids(self) -> list[str]:
-        """A UUID a vector, made of key and chunk: for stores that take no text as an id."""
-        return [
-            point_id(self.keys[row], chunk)
-            for row, chunk in zip(self.rows.tolist(), self.chunks.tolist(), strict=True)
-        ]
+        """A UUID a vector, made of key and number: for stores that take no text as an id."""
+        return [point_id(*one) for one in zip(self.keys, self.chunks.tolist(), strict=True)]
 
-    def counts(self) -> list[int]:
-        """How many vectors each row has."""
-        return np.bincount(self.rows, minlength=len(self.keys)).tolist()
+    def keys_by_count(self) -> dict[int, list[str]]:
+        """Number of vectors -> keys of the rows that have so many: what a store has beyond them is old."""
+        last = dict(zip(self.keys, self.chunks.tolist(), strict=True))
+        found: dict[int, list[str]] = {}
+        for key, chunk in last.items():
+            found.setdefault(chunk + 1, []).append(key)
+        return found
 
-    def slice(self, start: int, stop: int) -> Points:
-        """The rows `start` to `stop`."""
-        inside = (self.rows >= start) & (self.rows < stop)
+    def pieces(self, *, most_rows: int, most_bytes: int) -> Iterator[Points]:
+        """The same in pieces for one request each, rows kept together."""
+        size = 24 * self.vectors.size + self.columns.get_total_buffer_size()
+        step = max(1, min(most_rows, most_bytes * len(self) // max(size, 1)))
+        begins = np.flatnonzero(self.chunks == 0)
+        start = 0
+        while start < len(self):
+            stop = len(self)
+            if start + step < stop:
+                at = int(np.searchsorted(begins, start + step, side="right"))
+                stop = int(begins[at - 1])
+                if stop <= start:
+                    stop = int(begins[at]) if at < len(begins) else len(self)
+            yield self._slice(start, stop)
+            start = stop
+
+    def _slice(self, start: int, stop: int) -> Points:
+        if stop - start == len(self):
+            return self
         return Points(
             self.keys[start:stop],
-            self.rows[inside] - start,
-            self.chunks[inside],
-            self.vectors[inside],
+            self.chunks[start:stop],
+            self.vectors[start:stop],
             self.columns.slice(start, stop - start),
         )
 
@@ -86,58 +102,59 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Which columns of a result batch are taken, and how."""
+    """Which columns go beside the vectors, and what is the key."""
 
-    place: str
-    """Column with `FILE:LINE`."""
-    vector: str
-    """Column with the vector or the vectors."""
-    key: str
-    """Column with the key; empty: the place is it."""
     columns: tuple[str, ...]
-    """Columns that go along."""
+    key: str = ""
+    """Column with the key; empty: the row's place is it."""
     cuts: bool = False
     """Texts that are too long are cut; else their rows are refused."""
+    spans: tuple[str, str] | None = None
+    """Names of the columns that tell which part of its text a vector stands for; None where rows have one each."""
 
 
 class PointMaker:
     """Makes the points of one task."""
 
     def __init__(
-        self, schema: pa.Schema, choice: Choice, wanted: Wanted, holds: Holds, dimensions: int
+        self, carried: pa.Schema, choice: Choice, wanted: Wanted, holds: Holds, dimensions: int
     ) -> None:
         import pyarrow as pa
 
         self._choice, self._wanted, self._holds = choice, wanted, holds
         self._dimensions = dimensions
-        self._fields = [schema.field(name) for name in choice.columns]
-        self.schema = pa.schema([flat_field(field) for field in self._fields])
+        self._fields = [carried.field(name) for name in choice.columns]
+        self._flat = pa.schema([flat_field(field) for field in self._fields])
+        spans = [pa.field(name, pa.int64()) for name in choice.spans or ()]
+        self.schema = pa.schema([*self._flat, *spans])
         self._place_of_key: dict[str, str] = {}
 
-    def points(self, batch: pa.RecordBatch) -> tuple[Points, list[Refusal]]:
-        """The points of further rows of the task, and which rows are none."""
-        places: list[str] = batch.column(self._choice.place).to_pylist()
-        keys = self._keys(batch, places)
-        vectors = vectors_of(batch.column(self._choice.vector))
-        columns, bad = self._columns(batch)
-        needs_direction = self._wanted.metric == "cosine"
-        bad += bad_vectors(vectors, self._dimensions, needs_direction=needs_direction)
-        why = dict(reversed(bad))
-        has_any = set(vectors.rows.tolist())
-        for row, (key, place) in enumerate(zip(keys, places, strict=True)):
-            if row in why:
-                continue
-            reason = self._bad_key(key, place) if row in has_any else "it has no vector"
-            if reason:
-                why[row] = reason
-        kept = [row for row in range(len(keys)) if row not in why]
-        refused = [Refusal(places[row], reason) for row, reason in sorted(why.items())]
-        return self._of_rows(kept, keys, vectors, columns), refused
+    def points(
+        self, places: Sequence[str], carried: pa.RecordBatch, outcomes: Sequence[Outcome]
+    ) -> tuple[Points, list[Refusal]]:
+        """The points of further rows of the task, all of them answered, and which rows are none.
 
-    def _keys(self, batch: pa.RecordBatch, places: Sequence[str]) -> Sequence[str]:
+        Args:
+            places: `FILE:LINE` of each.
+            carried: their columns.
+        """
+        vectors = vectors_of(
+            outcomes, self._dimensions, needs_direction=self._wanted.metric == "cosine"
+        )
+        columns, bad = self._columns(carried)
+        bad = {**bad, **vectors.bad}
+        keys = self._keys(carried, places)
+        for row, (key, place) in enumerate(zip(keys, places, strict=True)):
+            reason = "" if row in bad else self._bad_key(key, place)
+            if reason:
+                bad[row] = reason
+        refused = [Refusal(places[row], reason) for row, reason in sorted(bad.items())]
+        return self._of_rows(bad, keys, vectors, columns), refused
+
+    def _keys(self, carried: pa.RecordBatch, places: Sequence[str]) -> Sequence[str]:
         if not self._choice.key:
             return places
-        found = plain_texts(batch.column(self._choice.key)).to_pylist()
+        found = plain_texts(carried.column(self._choice.key)).to_pylist()
         return [key or place for key, place in zip(found, places, strict=True)]
 
     def _bad_key(self, key: str, place: str) -> str:
@@ -151,72 +168,32 @@ class PointMaker:
             return f"its key is that of {first} too; set `sink.key` to a column that does not repeat"
         return ""
 
-    def _columns(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
+    def _columns(self, carried: pa.RecordBatch) -> tuple[pa.RecordBatch, BadRows]:
         import pyarrow as pa
 
-        arrays, bad = [], list[tuple[int, str]]()
-        for field, flat in zip(self._fields, self.schema, strict=True):
-            array = flat_array(batch.column(field.name), field)
-            if pa.types.is_string(flat.type):
-                array, found = self._texts(array, field.name, is_plain=flat.metadata is None)
-                bad += found
-            arrays.append(array)
-        columns = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        return columns, [*bad, *self._long_rows(columns)]
-
-    def _texts(
-        self, array: pa.Array, name: str, *, is_plain: bool
-    ) -> tuple[pa.Array, list[tuple[int, str]]]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        bad: list[tuple[int, str]] = []
-        if not self._holds.nul:
-            held = pc.fill_null(pc.match_substring(array, "\0"), False)
-            reason = f"`{name}` holds the character NUL, which the store has no place for"
-            bad += [(row, reason) for row in np.flatnonzero(held.to_numpy(False)).tolist()]
-        limit = self._holds.text_bytes
-        if limit is None:
-            return array, bad
-        sizes = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
-        long = np.flatnonzero(sizes > limit).tolist()
-        if long and self._choice.cuts and is_plain:
-            texts = array.to_pylist()
-            for row in long:
-                texts[row] = texts[row].encode()[:limit].decode(errors="ignore")
-            return pa.array(texts, pa.string()), bad
-        way_on = "; `sink.long_text` may cut it" if is_plain else ""
-        for row in long:
-            reason = f"`{name}` has {int(sizes[row]):,} bytes in UTF-8, limit {limit:,}{way_on}"
-            bad.append((row, reason))
-        return array, bad
-
-    def _long_rows(self, columns: pa.RecordBatch) -> Iterable[tuple[int, str]]:
-        limit = self._holds.row_bytes
-        if limit is None or columns.get_total_buffer_size() < limit:
-            return
-        for row, values in enumerate(columns.to_pylist()):
-            size = len(msgspec.json.encode(values))
-            if size > limit:
-                yield row, f"its columns have {size:,} bytes, limit {limit:,}; name fewer in `sink.columns`"
+        arrays = [flat_array(carried.column(f.name), f) for f in self._fields]
+        if not arrays:
+            return carried.select([]), {}
+        columns = pa.RecordBatch.from_arrays(arrays, schema=self._flat)
+        return held_texts(columns, self._holds, cuts=self._choice.cuts)
 
     def _of_rows(
-        self, kept: list[int], keys: Sequence[str], vectors: Vectors, columns: pa.RecordBatch
+        self, bad: BadRows, keys: Sequence[str], vectors: Vectors, columns: pa.RecordBatch
     ) -> Points:
         import pyarrow as pa
 
-        new_row = np.full(len(keys), -1, np.int64)
-        new_row[kept] = np.arange(len(kept))
-        values, places = matrix(vectors, self._dimensions)
-        rows = new_row[vectors.rows[places]]
-        is_kept = rows >= 0
-        if len(kept) < len(keys):
-            columns = columns.take(pa.array(kept, pa.int64()))
-            values = values[is_kept]
-        return Points(
-            [keys[row] for row in kept],
-            rows[is_kept],
-            vectors.chunks[places][is_kept],
-            np.ascontiguousarray(values),
-            columns,
-        )
+        rows, chunks, values = vectors.rows, vectors.chunks, vectors.values
+        spans = np.array(vectors.spans or [(0, 0)] * len(rows), np.int64).reshape(-1, 2)
+        if bad:
+            kept = ~np.isin(rows, list(bad))
+            rows, chunks, values, spans = rows[kept], chunks[kept], values[kept], spans[kept]
+        arrays = columns.columns
+        if len(rows) != len(keys) or bad or chunks.any():
+            arrays = [array.take(pa.array(rows)) for array in arrays]
+        if self._choice.spans:
+            # A text in one piece has no parts.
+            none = (spans[:, 1] == 0).astype(np.bool_)
+            arrays = [*arrays, *(pa.array(spans[:, at], mask=none) for at in (0, 1))]
+        names = self.schema.names
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema) if names else columns
+        return Points([keys[row] for row in rows.tolist()], chunks, values, batch)

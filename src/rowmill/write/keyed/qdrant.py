@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.errors import BadSink, MissingExtra, SinkDown
 from rowmill.write.keyed.parameters import check_parameters
-from rowmill.write.keyed.payload import keys_by_count, payloads, requests
+from rowmill.write.keyed.payload import payloads
 from rowmill.write.keyed.protocol import Holds, KeyedSink, Metric, Table, Wanted
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class QdrantSink:
     def put(self, run: str, mark: str, parts: Iterator[Points]) -> None:
         for part in parts:
             self._has_chunks |= part.is_chunked
-            for points in requests(part, most_rows=MOST_POINTS, most_bytes=MOST_BYTES):
+            for points in part.pieces(most_rows=MOST_POINTS, most_bytes=MOST_BYTES):
                 self._put(points)
 
     def _put(self, points: Points) -> None:
@@ -155,12 +155,12 @@ class QdrantSink:
         batch = models.Batch(
             ids=points.point_ids(),
             vectors={self._wanted.vector: points.vectors.tolist()},
-            payloads=point_payloads(points, self._wanted),
+            payloads=payloads(points, self._wanted),
         )
         with self._told():
             self._client.upsert(self._name, batch, wait=True)
             if self._has_chunks:
-                for number, keys in keys_by_count(points).items():
+                for number, keys in points.keys_by_count().items():
                     self._delete_further(number, keys)
 
     def _delete_further(self, number: int, keys: list[str]) -> None:
@@ -192,15 +192,6 @@ class QdrantSink:
 
     def close(self) -> None:
         self._client.close()
-
-
-def point_payloads(points: Points, wanted: Wanted) -> list[dict[str, Any]]:
-    """The payload of each vector: its row's columns, key and its own number."""
-    of_rows = payloads(points)
-    return [
-        {**of_rows[row], wanted.key: points.keys[row], wanted.chunk: chunk}
-        for row, chunk in zip(points.rows.tolist(), points.chunks.tolist(), strict=True)
-    ]
 
 
 def check_distance(address: SinkAddress, found: str, wanted: Wanted) -> None:

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowmill.errors import BadSink, MissingExtra
-from rowmill.write.keyed.payload import keys_by_count, requests
+from rowmill.write.keyed.payload import payloads
 from rowmill.write.keyed.protocol import Holds, Table, Wanted
 from rowmill.write.keyed.qdrant import (
     DISTANCES,
     MOST_KEYS,
     check_distance,
     other_dimensions,
-    point_payloads,
 )
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ class FolderSink:
     def put(self, run: str, mark: str, parts: Iterator[Points]) -> None:
         for part in parts:
             self._has_chunks |= part.is_chunked
-            for points in requests(part, most_rows=MOST_POINTS, most_bytes=MOST_BYTES):
+            for points in part.pieces(most_rows=MOST_POINTS, most_bytes=MOST_BYTES):
                 self._put(points)
         with self._told():
             self._shard.flush()
@@ -145,14 +144,14 @@ class FolderSink:
             for id_, vector, payload in zip(
                 points.point_ids(),
                 points.vectors.tolist(),
-                point_payloads(points, self._wanted),
+                payloads(points, self._wanted),
                 strict=True,
             )
         ]
         with self._told():
             self._shard.update(q.UpdateOperation.upsert_points(made))
             if self._has_chunks:
-                for number, keys in keys_by_count(points).items():
+                for number, keys in points.keys_by_count().items():
                     self._delete_further(number, keys)
 
     def _delete_further(self, number: int, keys: list[str]) -> None:

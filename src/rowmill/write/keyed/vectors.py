@@ -1,105 +1,85 @@
-"""A column of vectors -> one matrix, and which row each vector is of.
+"""Vectors of rows as outcomes hold them -> one matrix, and which row each is of.
 
-Promises: a vector that is short, long, empty, not finite or without a direction is told, never passed on.
+Promises: a vector that is short, long, not finite or without a direction is told, never passed on.
 Knows nothing of: stores, columns beside it.
 Memory: one batch.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from rowmill.rows import Chunk, Outcome
 
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
+FLOAT_BYTES = 4
 
 
 class Vectors(msgspec.Struct, frozen=True):
-    """The vectors of R rows, V in all.
+    """V vectors of R rows, those of one row side by side.
 
-    Shapes: `rows`, `chunks`, `lengths` V int64; `values` all numbers end to end, float32.
+    Shapes: `rows` (of each vector), `chunks` V int64; `values` V x D float32; `bad` by row.
     """
 
     rows: Numbers
     chunks: Numbers
-    lengths: Numbers
+    spans: list[tuple[int, int]]
+    """First character of its text that a vector stands for, and one past the last; empty where rows have one each."""
     values: Floats
+    bad: dict[int, str]
+    """Row -> why no store may get it. Its vectors are not among the others."""
 
 
-def vectors_of(column: pa.Array) -> Vectors:
-    """Take a column apart: of vectors, or of lists of vectors where rows have many."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    rows = np.arange(len(column), dtype=np.int64)
-    chunks = np.zeros(len(column), np.int64)
-    if _is_list(column.type) and _is_list(column.type.value_type):
-        counts = _lengths(column)
-        rows = np.repeat(rows, counts)
-        starts = np.cumsum(counts) - counts
-        chunks = np.arange(counts.sum(), dtype=np.int64) - np.repeat(starts, counts)
-        column = column.flatten()
-    lengths = _lengths(column)
-    numbers = pc.fill_null(column.flatten().cast(pa.float64()), float("nan"))
-    with np.errstate(over="ignore"):
-        values = numbers.to_numpy(zero_copy_only=False).astype(np.float32)
-    return Vectors(rows, chunks, lengths, values)
-
-
-def _is_list(type_: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    types = pa.types
-    return bool(
-        types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_)
+def vectors_of(
+    outcomes: Sequence[Outcome], dimensions: int, *, needs_direction: bool
+) -> Vectors:
+    """The sound vectors of rows that were answered."""
+    bad: dict[int, str] = {}
+    found: list[tuple[int, int, tuple[int, int], bytes]] = []
+    for row, outcome in enumerate(outcomes):
+        parts = _parts(outcome)
+        wrong = next((p for _, p in parts if len(p) != dimensions * FLOAT_BYTES), None)
+        if not parts:
+            bad[row] = "it has no vector"
+        elif wrong is not None:
+            length = len(wrong) // FLOAT_BYTES
+            bad[row] = f"its vector has {length} dimensions, expected {dimensions}"
+        else:
+            found += [(row, at, span, part) for at, (span, part) in enumerate(parts)]
+    values = np.frombuffer(b"".join(part for *_, part in found), "<f4")
+    values = values.astype(np.float32, copy=False).reshape(len(found), dimensions)
+    rows = np.array([row for row, *_ in found], np.int64)
+    for row, reason in _unsound(values, rows, needs_direction=needs_direction):
+        bad.setdefault(row, reason)
+    kept = ~np.isin(rows, list(bad)) if bad else np.ones(len(rows), np.bool_)
+    has_spans = any(outcome.chunks for outcome in outcomes)
+    return Vectors(
+        rows[kept],
+        np.array([at for _, at, _, _ in found], np.int64)[kept],
+        [found[i][2] for i in np.flatnonzero(kept).tolist()] if has_spans else [],
+        values if not bad else values[kept],
+        bad,
     )
 
 
-def _lengths(column: pa.Array) -> Numbers:
-    """How many there are in each list; 0 in one that is null."""
-    import pyarrow.compute as pc
-
-    found: Numbers = (
-        pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-    ).astype(np.int64)
-    return found
+def _parts(outcome: Outcome) -> list[tuple[tuple[int, int], bytes]]:
+    """Span and bytes of each vector of a row."""
+    if outcome.embedding:
+        return [((0, 0), outcome.embedding)]
+    chunks: Sequence[Chunk] = outcome.chunks or ()
+    return [((chunk.start, chunk.stop), chunk.embedding) for chunk in chunks]
 
 
-def most_frequent_length(vectors: Vectors) -> int:
-    """The dimensions that most vectors have; 0 where there is none."""
-    counts = Counter(vectors.lengths[vectors.lengths > 0].tolist())
-    return counts.most_common(1)[0][0] if counts else 0
-
-
-def matrix(vectors: Vectors, dimensions: int) -> tuple[Floats, Numbers]:
-    """The vectors of the right length as a V x D matrix, and their places among all."""
-    places = np.flatnonzero(vectors.lengths == dimensions)
-    starts = np.cumsum(vectors.lengths) - vectors.lengths
-    if len(places) == len(vectors.lengths):
-        return vectors.values.reshape(-1, dimensions), places
-    at = starts[places][:, None] + np.arange(dimensions)[None, :]
-    return vectors.values[at], places
-
-
-def bad_vectors(
-    vectors: Vectors, dimensions: int, *, needs_direction: bool
+def _unsound(
+    values: Floats, rows: Numbers, *, needs_direction: bool
 ) -> Iterator[tuple[int, str]]:
-    """(row, what is wrong) of each row that has a vector which no store may get."""
-    for place in np.flatnonzero(vectors.lengths != dimensions).tolist():
-        length = int(vectors.lengths[place])
-        found = f"{length} dimensions, expected {dimensions}" if length else "no numbers"
-        yield int(vectors.rows[place]), f"its vector has {found}"
-    found_matrix, places = matrix(vectors, dimensions)
-    for at in np.flatnonzero(~np.isfinite(found_matrix).all(axis=1)).tolist():
-        yield int(vectors.rows[places[at]]), "its vector holds NaN or infinity"
+    for at in np.flatnonzero(~np.isfinite(values).all(axis=1)).tolist():
+        yield int(rows[at]), "its vector holds NaN or infinity"
     if needs_direction:
-        for at in np.flatnonzero(~found_matrix.any(axis=1)).tolist():
-            yield int(vectors.rows[places[at]]), "its vector is zero: cosine has no angle to it"
+        for at in np.flatnonzero(~values.any(axis=1)).tolist():
+            yield int(rows[at]), "its vector is all zeros: cosine has no angle to it"
