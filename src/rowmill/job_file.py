@@ -32,6 +32,9 @@ MAX_SHOWN = 40
 """Characters of a name or number that a message shows."""
 MAX_ROUNDS = 4
 """Validation rounds; rules over several keys speak only once the keys alone are right."""
+SHORT = {"output": "path", "sink": "to"}
+"""Tables that a text may stand in place of -> the setting that it is."""
+SHORT_PATHS = [(table,) for table in SHORT]
 NEEDED = {
     "source": "no input: name a file, glob or folder, or set `source` in a job file",
     "output": "no output: give `-o FOLDER`, or set `output` in a job file",
@@ -61,7 +64,7 @@ def load_job(
     where = str(file) if file is not None else "command line"
     mistakes: list[str] = []
     tree = _read_toml(Path(file), where) if file is not None else {}
-    _spell_output_out(tree)
+    _spell_out(tree)
     given: dict[tuple[str, ...], str] = {}
     for key, value in (settings or {}).items():
         path = tuple(key.split("."))
@@ -114,16 +117,17 @@ def _why_not_toml(text: str) -> str:
     return f"not valid TOML at {place}: {what}{hint}"
 
 
-def _spell_output_out(tree: Tree) -> None:
+def _spell_out(tree: Tree) -> None:
     """`output = "out/"` is short for its `path`; long, flags can be laid over it key by key."""
-    if isinstance(tree.get("output"), str):
-        tree["output"] = {"path": tree["output"]}
+    for table, key in SHORT.items():
+        if isinstance(tree.get(table), str):
+            tree[table] = {key: tree[table]}
 
 
 def _lay(tree: Tree, path: tuple[str, ...], value: Any) -> list[str]:
     """Put `value` at `path`, over what is there; mistakes if the way is barred."""
-    if path == ("output",) and isinstance(value, str):
-        path = ("output", "path")
+    if len(path) == 1 and path[0] in SHORT and isinstance(value, str):
+        path = (path[0], SHORT[path[0]])
     at = tree
     for depth, key in enumerate(path[:-1], start=1):
         step = at.setdefault(key, {})
@@ -161,7 +165,7 @@ def _value(path: tuple[str, ...], text: str) -> Any:
     """
     text = text.strip()
     kind = _kind(_field(path))
-    wants_text = kind is str or get_origin(kind) is Literal or path == ("output",)
+    wants_text = kind is str or get_origin(kind) is Literal or path in SHORT_PATHS
     try:
         table = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):

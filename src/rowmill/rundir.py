@@ -55,7 +55,18 @@ BESIDE = ".run"
 ARRIVALS = "arrivals/"
 LOADS = "loads/"
 
-_FOLDERS = ("plan/", SPOOL, SEGMENTS, COMMITS, LEASES, EVENTS, ENGINES, RESULTS, ARRIVALS, LOADS)
+_FOLDERS = (
+    "plan/",
+    SPOOL,
+    SEGMENTS,
+    COMMITS,
+    LEASES,
+    EVENTS,
+    ENGINES,
+    RESULTS,
+    ARRIVALS,
+    LOADS,
+)
 _SEGMENT = re.compile(r"segments/(\d+)/(\d+)-(\d+)\.jsonl")
 _COMMIT = re.compile(r"commits/(\d+)(?:\.r(\d+))?\.json")
 _LEASE = re.compile(r"leases/(\d+)\.json")
@@ -136,6 +147,11 @@ def loads_of(sink: str) -> str:
 def load(sink: str, commit: str) -> str:
     """Name of the record that a store holds what one commit names."""
     return loads_of(sink) + commit.removeprefix(COMMITS)
+
+
+def commit_of_load(name: str) -> str:
+    """Name of the commit that such a record is of."""
+    return COMMITS + name.rpartition("/")[2]
 
 
 def parse_segment(name: str) -> SegmentName | None:

@@ -29,6 +29,7 @@ from rowmill.executors.opening import (
 )
 from rowmill.executors.placing import check_places
 from rowmill.executors.retrying import plan_retry
+from rowmill.executors.sinking import check_sink, loading, with_loaded
 from rowmill.executors.slots import ALONE, Slot, pod_name
 from rowmill.executors.stopping import Stop
 from rowmill.executors.worker import Worker
@@ -152,6 +153,7 @@ def _run_owned(job: Job, storage: Storage, token: str, stop: Stop, how: _How) ->
     )
     if opened.words.job.validate_.strict and opened.is_new:
         refuse_bad_rows(opened)
+    check_sink(opened)
     worker = Worker(
         opened,
         storage,
@@ -173,13 +175,17 @@ def _run_owned(job: Job, storage: Storage, token: str, stop: Stop, how: _How) ->
         publishing_ahead(
             storage, opened.cut, opened.words.job.output, _form(opened), pays=pays
         ) as ahead,
+        loading(opened, storage, how.slot, listen) as load,
     ):
         worker.work()
         done = None
         if _is_whole(opened, storage, again):
             with _publisher(opened, storage, token, how.slot) as may_publish:
                 done = _publish(opened, storage, ahead) if may_publish else None
-    return _summary(opened, storage, worker, stop, done)
+        if not stop:
+            load.end(is_whole=done is not None)
+    summary = _summary(opened, storage, worker, stop, done)
+    return with_loaded(summary, load.result, opened.words.job)
 
 
 @contextlib.contextmanager

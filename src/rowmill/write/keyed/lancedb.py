@@ -34,7 +34,7 @@ KEPT = datetime.timedelta(minutes=10)
 METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "l2", "dot": "dot"}
 
 
-def open(address: SinkAddress, wanted: Wanted) -> LanceSink:  # noqa: A001 - as each adapter's
+def open(address: SinkAddress, wanted: Wanted) -> LanceSink:
     """Open the database; the folder is made with the first table."""
     name = check_parameters(address, table="table", transports=("", "s3", "gs", "az"))
     try:
@@ -132,7 +132,6 @@ class LanceSink:
         return [str(one.distance_type).lower() for one in stats if one and one.distance_type]
 
     def prepare(self, schema: pa.Schema, dimensions: int) -> None:
-        import pyarrow as pa
 
         found = self.examine()
         whole = self._whole(schema, dimensions)

@@ -37,7 +37,7 @@ INDEXED_FROM = 50_000
 TIMEOUT_S = 60
 
 
-def open(address: SinkAddress, wanted: Wanted) -> MilvusSink:  # noqa: A001 - as each adapter's
+def open(address: SinkAddress, wanted: Wanted) -> MilvusSink:
     """Connect."""
     name = check_parameters(address, table="collection", transports=("http", "https"))
     try:
@@ -149,9 +149,7 @@ class MilvusSink:
 
     def _number(self, condition: str) -> int:
         with self.told():
-            rows = self.client.query(
-                self._name, filter=condition, output_fields=["count(*)"]
-            )
+            rows = self.client.query(self._name, filter=condition, output_fields=["count(*)"])
         return int(rows[0]["count(*)"])
 
     def count(self) -> int:

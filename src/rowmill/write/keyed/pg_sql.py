@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rowmill.write.kinds import is_marked
 from rowmill.write.keyed.protocol import Metric, Wanted
+from rowmill.write.kinds import is_marked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,10 +138,7 @@ def upsert(names: Names, schema: pa.Schema) -> str:
     values = [
         key,
         chunk,
-        *(
-            f"{quoted(f.name)}::json" if is_marked(f) else quoted(f.name)
-            for f in schema
-        ),
+        *(f"{quoted(f.name)}::json" if is_marked(f) else quoted(f.name) for f in schema),
         quoted(wanted.vector),
     ]
     others = [*(quoted(field.name) for field in schema), quoted(wanted.vector)]

@@ -31,7 +31,7 @@ PARAMETERS = ("host", "sslmode", "sslrootcert")
 _METRIC_OF = {operators: metric for metric, operators in pg_sql.OPERATORS.items()}
 
 
-def open(address: SinkAddress, wanted: Wanted) -> PgvectorSink:  # noqa: A001 - as each adapter's
+def open(address: SinkAddress, wanted: Wanted) -> PgvectorSink:
     """Connect."""
     table = check_parameters(address, table="table", others=PARAMETERS)
     if "psycopg" not in _imported():
@@ -78,7 +78,7 @@ class PgvectorSink:
         with self._told():
             # Empty ones are libpq's own to fill in: its environment, its password file.
             given = {key: value for key, value in settings.items() if value not in ("", None)}
-            return psycopg.connect(autocommit=True, **given)  # type: ignore[arg-type]
+            return psycopg.connect(autocommit=True, **given)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -104,7 +104,8 @@ class PgvectorSink:
 
     def examine(self) -> Table | None:
         if not self._rows("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"):
-            raise self._bad("the server has no extension `vector`; install pgvector there")
+            reason = "the server has no extension `vector`; install pgvector there"
+            raise self._bad(reason)
         types = self._columns()
         if not types:
             return None
@@ -226,9 +227,6 @@ class PgvectorSink:
         self._rows(gone, (self._names.table, run))
 
     def put(self, run: str, mark: str, parts: Iterator[Points]) -> None:
-        if self._connection.closed or self._connection.broken:
-            self._connection = self._connect()
-            self._ready()
         with self._told(), self._connection.transaction():
             # First, so that of two who load one task the second waits here, and then has nothing to do.
             is_mine = self._connection.execute(

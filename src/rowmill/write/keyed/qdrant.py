@@ -33,11 +33,9 @@ INDEXED_FROM = 10_000
 """Qdrant's own default, in kB of a segment."""
 
 
-def open(address: SinkAddress, wanted: Wanted) -> KeyedSink:  # noqa: A001 - as each adapter's
+def open(address: SinkAddress, wanted: Wanted) -> KeyedSink:
     """Connect, or open the folder."""
-    name = check_parameters(
-        address, table="collection", transports=("http", "https", "file")
-    )
+    name = check_parameters(address, table="collection", transports=("http", "https", "file"))
     if address.transport == "file":
         from rowmill.write.keyed.qdrant_folder import open_folder
 

@@ -79,7 +79,10 @@ class FolderSink:
             return None
         found = self._vectors().get(self._wanted.vector)
         if found is None:
-            reason = f"`{self._address.text}`: it has no vectors `{self._wanted.vector}`; set `sink.vector`, or name another collection"
+            reason = (
+                f"`{self._address.text}`: it has no vectors `{self._wanted.vector}`;"
+                " set `sink.vector`, or name another collection"
+            )
             raise BadSink(reason=reason)
         check_distance(self._address, found["distance"], self._wanted)
         return Table(int(found["size"]))

@@ -70,7 +70,10 @@ def _unheld(array: pa.Array, field: pa.Field, holds: Holds) -> Iterator[tuple[in
     if not holds.nul:
         found = pc.fill_null(pc.match_substring(array, "\0"), False)
         for row in np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist():
-            yield row, f"`{field.name}` holds the character NUL, which the store has no place for"
+            yield (
+                row,
+                f"`{field.name}` holds the character NUL, which the store has no place for",
+            )
     limit = holds.text_bytes
     if limit is None:
         return
