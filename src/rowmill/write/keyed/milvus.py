@@ -170,8 +170,6 @@ class MilvusSink:
                     if self._has_chunks:
                         for number, keys in points.keys_by_count().items():
                             self._delete_further(number, keys)
-        with self.told():
-            self.client.flush(self._name)
 
     def _records(self, points: Points) -> list[dict[str, Any]]:
         wanted = self._wanted
@@ -194,6 +192,9 @@ class MilvusSink:
 
     def finish(self, *, builds_index: bool) -> list[str]:
         """The index that the server thinks best, in place of none, where there is enough to search."""
+        with self.told():
+            # Once, not after each task: a server allows one in ten seconds, and what it took is in its log anyway.
+            self.client.flush(self._name)
         if not builds_index or self.count() < INDEXED_FROM:
             return []
         with self.told():
