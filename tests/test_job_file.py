@@ -103,7 +103,7 @@ def test_unknown_engine_is_one_mistake_among_the_others() -> None:
         (b"# ok\n# ok\nprompt = '\xff'", "line 3 is not UTF-8"),
         ("a = " + "[" * 5000, "nested too deeply"),
         ("n = " + "1" * 5000, "too many digits"),
-        ("promt = 'x'", "unknown key `promt`; did you mean `prompt`? a job takes `engine`, "),
+        ("promt = 'x'", "unknown key `promt`; did you mean `prompt`? a job takes "),
         ("max_tokens = 4", "unknown key `max_tokens`; did you mean `sampling.max_tokens`?"),
         ("[samplin]", "unknown table `samplin`; did you mean `sampling`?"),
         (

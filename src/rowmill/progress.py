@@ -143,7 +143,8 @@ def _work(s: Summary) -> Iterator[str]:
 
 def _sink(s: Summary) -> Iterator[str]:
     if s.sink:
-        yield f"vectors: {_one_line(s.sink)}"
+        # Whole, for the command that goes on stands at its end.
+        yield f"vectors: {' '.join(s.sink.split())}"
     yield from (f"not there: {place}: {reason}" for place, reason in s.not_loaded)
 
 

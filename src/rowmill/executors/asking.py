@@ -44,6 +44,7 @@ class Asking:
         storage: Storage,
         feed: Feed,
         *,
+        declared: Limits,
         put: Callable[[Outcomes], None],
         care: Care,
         warm: WarmFleet | None = None,
@@ -51,13 +52,14 @@ class Asking:
         """Engines of a job's settings, not started.
 
         Args:
+            declared: what was known of them before they are open.
             storage: where their process groups are noted, so that orphans are found, and steps down are kept.
             care: how they are watched.
             put: takes outcomes, in the receiver's thread.
             warm: engines that are open already, and stay so.
         """
         self._job, self._storage, self._feed = job, storage, feed
-        self._put, self._warm = put, warm
+        self._put, self._warm, self._declared = put, warm, declared
         self._steps = Steps(storage)
         self._care = msgspec.structs.replace(
             care, taken=self._steps.taken, keep=self._steps.keep, restarted=self._relimit
@@ -122,7 +124,7 @@ class Asking:
         except OSError as error:
             path = str(error.filename or record or log)
             raise StorageError(path=path, reason=error.strerror or str(error)) from error
-        check_vectors(self._job, limits)
+        check_vectors(self._job, self._declared, limits)
         self._feed.relimit(limits)
         self.limits = limits
         self.start_s = time.monotonic() - began

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from rowmill.config import Job
+from rowmill.errors import SinkDown
 from rowmill.events import Listener, Note, Summary
 from rowmill.executors.opening import Opened
 from rowmill.executors.slots import Slot, pod_name
@@ -20,7 +21,13 @@ from rowmill.join.part import unpacked_schema
 from rowmill.join.parting import column_limits
 from rowmill.load.along import Along
 from rowmill.load.loader import Loader, Total
-from rowmill.load.targets import check_dimensions, check_job, check_target, choice_of
+from rowmill.load.targets import (
+    check_dimensions,
+    check_job,
+    check_target,
+    choice_of,
+    not_there,
+)
 from rowmill.load.words import total_line
 from rowmill.record import read_run
 from rowmill.rows import Limits
@@ -40,10 +47,13 @@ def check_sink(opened: Opened) -> None:
     check_job(job)
     if not job.sink.to:
         return
-    dimensions = job.embed.dimensions or opened.words.limits.dimensions
+    dimensions = _dimensions(job, opened.words.limits)
     limits = column_limits(opened.cut)
     if sum(shard.weight for shard, _ in limits) > MOST_LOOKED_AT:
-        check_dimensions(job.sink, job.output.prefix, dimensions)
+        try:
+            check_dimensions(job.sink, job.output.prefix, dimensions)
+        except SinkDown as error:
+            raise not_there(job.sink, error) from error
         return
     columns = carried_columns(limits, Form("parquet"), job.output.prefix)
     schema = unpacked_schema(columns.schema)
@@ -56,14 +66,24 @@ def check_sink(opened: Opened) -> None:
     )
 
 
-def check_vectors(job: Job, limits: Limits) -> None:
+def check_vectors(job: Job, declared: Limits, limits: Limits) -> None:
     """See that the vectors of engines, which are open now and not asked yet, are as long as the store's.
+
+    Args:
+        declared: what was known before they were open.
 
     Raises: ConfigError.
     """
-    if job.sink.to:
-        dimensions = job.embed.dimensions or limits.dimensions
-        check_dimensions(job.sink, job.output.prefix, dimensions)
+    dimensions = _dimensions(job, limits)
+    if job.sink.to and dimensions != _dimensions(job, declared):
+        # It answered a moment ago; what is between is for whoever loads.
+        with contextlib.suppress(SinkDown):
+            check_dimensions(job.sink, job.output.prefix, dimensions)
+
+
+def _dimensions(job: Job, limits: Limits) -> int:
+    """Numbers in each vector as it leaves the engine; 0 while they are not known."""
+    return job.embed.dimensions or limits.dimensions
 
 
 class Loading:

@@ -87,6 +87,7 @@ class Worker:
             job,
             storage,
             self._feed,
+            declared=opened.words.limits,
             put=self._tasks.put,
             care=self._care(),
             warm=warm,

@@ -6,6 +6,7 @@ Knows nothing of: commits.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -64,29 +65,21 @@ def check_target(
     Raises: ConfigError.
     """
     try:
-        target = open_target(sink, prefix)
-        try:
+        with contextlib.closing(open_target(sink, prefix)) as target:
             table = target.examine()
             length = dimensions or (table.dimensions if table else 0)
             if table and length:
                 maker = PointMaker(schema, choice, wanted(sink, prefix), target.holds, length)
                 target.prepare(maker.schema, length)
-        finally:
-            target.close()
     except SinkDown as error:
         raise not_there(sink, error) from error
 
 
 def check_dimensions(sink: SinkConfig, prefix: str, dimensions: int) -> None:
-    """See that the store's vectors are as long as the engine's, before a row is asked. Raises: ConfigError."""
-    try:
-        target = open_target(sink, prefix)
-        try:
-            table = target.examine()
-        finally:
-            target.close()
-    except SinkDown as error:
-        raise not_there(sink, error) from error
+    """See that the store's vectors are as long as the engine's. Raises: ConfigError, SinkDown."""
+    target = open_target(sink, prefix)
+    with contextlib.closing(target):
+        table = target.examine()
     if table is not None and dimensions and table.dimensions != dimensions:
         reason = (
             f"`{sink.to}`: its vectors have {table.dimensions} dimensions, the model's {dimensions};"

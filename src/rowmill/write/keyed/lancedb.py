@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowmill.errors import BadSink, MissingExtra, SinkDown
-from rowmill.write.keyed.parameters import check_parameters
+from rowmill.write.keyed.parameters import check_parameters, folder_of
 from rowmill.write.keyed.protocol import Holds, Metric, Table, Wanted
 
 if TYPE_CHECKING:
@@ -41,12 +41,11 @@ def open(address: SinkAddress, wanted: Wanted) -> LanceSink:
         import lancedb
     except ImportError as error:
         raise MissingExtra(what="lancedb", extra="lancedb") from error
-    if address.host and not address.transport:
-        reason = f"`{address.text}`: a folder begins with three slashes: `lancedb:///FOLDER?table=NAME`"
-        raise BadSink(reason=reason)
-    place = address.path
-    if address.transport:
-        place = f"{address.transport}://{address.host}{address.path}"
+    place = (
+        f"{address.transport}://{address.host}{address.path}"
+        if address.transport
+        else folder_of(address)
+    )
     sink = LanceSink(address, name, wanted)
     with sink.told():
         sink.database = lancedb.connect(place)

@@ -1,4 +1,4 @@
-"""The parameters of an address -> the name of the table, and no others than the store knows.
+"""The parts of an address -> the name of the table, the folder; nothing else than the store knows.
 
 Knows nothing of: stores.
 """
@@ -40,3 +40,15 @@ def check_parameters(
         reason = f"`{address.text}`: it names no {table}; add `?{table}=NAME`"
         raise BadSink(reason=reason)
     return found
+
+
+def folder_of(address: SinkAddress) -> str:
+    """The folder of an address of files: `SCHEME:///FOLDER`, or `SCHEME://./FOLDER` from where the command is given.
+
+    Raises: BadSink.
+    """
+    if address.host not in ("", "."):
+        scheme = address.text.partition("://")[0]
+        reason = f"`{address.text}`: a folder is written `{scheme}:///FOLDER`, or `{scheme}://./FOLDER` from here"
+        raise BadSink(reason=reason)
+    return address.path.lstrip("/") if address.host else address.path

@@ -178,7 +178,7 @@ class PgvectorSink:
         types = self._columns()
         for field in schema:
             expected = pg_sql.sql_type(field)
-            if types.get(field.name) not in (expected, "jsonb" if expected == "json" else None):
+            if types.get(field.name, "") not in (expected, f"{expected}b"):
                 said = f"is {types[field.name]}" if field.name in types else "is missing"
                 reason = (
                     f"its column `{field.name}` {said}, expected {expected}; name in `sink.columns`"

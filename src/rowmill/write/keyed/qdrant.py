@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 from rowmill.errors import BadSink, MissingExtra, SinkDown
 from rowmill.write.keyed.parameters import check_parameters
 from rowmill.write.keyed.payload import payloads
-from rowmill.write.keyed.protocol import Holds, KeyedSink, Metric, Table, Wanted
+from rowmill.write.keyed.protocol import Holds, KeyedSink, Table, Wanted
+from rowmill.write.keyed.qdrant_shape import (
+    DISTANCES,
+    MOST_KEYS,
+    check_distance,
+    other_dimensions,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,11 +30,9 @@ if TYPE_CHECKING:
     from rowmill.sink_address import SinkAddress
     from rowmill.write.keyed.points import Points
 
-DISTANCES: dict[Metric, str] = {"cosine": "Cosine", "l2": "Euclid", "dot": "Dot"}
 TIMEOUT_S = 60
 MOST_POINTS, MOST_BYTES = 1_000, 8 * 2**20
 """Of a request; a server takes up to 32 MB."""
-MOST_KEYS = 500
 INDEXED_FROM = 10_000
 """Qdrant's own default, in kB of a segment."""
 
@@ -190,19 +194,3 @@ class QdrantSink:
 
     def close(self) -> None:
         self._client.close()
-
-
-def check_distance(address: SinkAddress, found: str, wanted: Wanted) -> None:
-    """Refuse a collection of another metric. Raises: BadSink."""
-    if found != DISTANCES[wanted.metric]:
-        names = {distance: metric for metric, distance in DISTANCES.items()}
-        reason = (
-            f"`{address.text}`: its metric is {names.get(found, found)}, the job wants {wanted.metric};"
-            " set `sink.metric`, or name another collection"
-        )
-        raise BadSink(reason=reason)
-
-
-def other_dimensions(there: int, here: int) -> str:
-    """What is said of a collection of other vectors."""
-    return f"its vectors have {there} dimensions, the job's {here}; name another one"

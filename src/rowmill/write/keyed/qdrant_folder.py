@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowmill.errors import BadSink, MissingExtra
+from rowmill.write.keyed.parameters import folder_of
 from rowmill.write.keyed.payload import payloads
 from rowmill.write.keyed.protocol import Holds, Table, Wanted
-from rowmill.write.keyed.qdrant import (
+from rowmill.write.keyed.qdrant_shape import (
     DISTANCES,
     MOST_KEYS,
     check_distance,
@@ -40,10 +41,7 @@ def open_folder(address: SinkAddress, name: str, wanted: Wanted) -> FolderSink:
         import qdrant_edge  # noqa: F401 - whether it is there
     except ImportError as error:
         raise MissingExtra(what="qdrant-edge-py", extra="qdrant") from error
-    if address.host:
-        reason = f"`{address.text}`: a folder begins with three slashes: `qdrant+file:///FOLDER?collection=NAME`"
-        raise BadSink(reason=reason)
-    return FolderSink(address, Path(address.path) / name, wanted)
+    return FolderSink(address, Path(folder_of(address)) / name, wanted)
 
 
 class FolderSink:
