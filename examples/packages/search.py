@@ -31,12 +31,12 @@ def vectors(texts: tuple[str, ...], model: Path) -> list[list[float]]:
 
 def main(output: Path) -> None:
     database = lancedb.connect(output / "lance")
-    table = database.open_table("packages")
+    table: Any = database.open_table("packages")
     print(f"{table.count_rows():,} descriptions")
     for question, vector in zip(QUESTIONS, vectors(QUESTIONS, output / "model"), strict=True):
         print(f"\n{question}")
         query = np.array(vector, np.float32)
-        search: Any = table.search(query).distance_type("cosine").limit(NEAREST)
+        search = table.search(query).distance_type("cosine").limit(NEAREST)
         for found in search.to_list():
             print(f"  {1 - found['_distance']:.2f}  {found['text'][:100]}")
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from rowmill.errors import BadSink
 from rowmill.kubernetes_config import KubernetesConfig
 from rowmill.part import Part
-from rowmill.sink_address import parse_sink
+from rowmill.sink_config import SinkConfig
 
 Kind = Literal["auto", "generate", "chat", "embed"]
 TooLongPolicy = Literal["error", "truncate_left", "truncate_right", "clamp_max_tokens", "chunk"]
@@ -32,6 +31,8 @@ class EmbedConfig(Part):
     (Matryoshka). None: all."""
     prefix: str = ""
     """Put before each text, and before each chunk of a long one, as `query: ` or an instruction."""
+    overlap: int = Field(default=0, ge=0)
+    """Tokens that neighbouring chunks share, with `validate.too_long = "chunk"`."""
 
 
 class EngineConfig(Part):
@@ -274,45 +275,6 @@ class OutputConfig(Part):
         return self
 
 
-class SinkConfig(Part):
-    """`[sink]`: a vector store that vectors are loaded into as the run goes; `sink = "ADDRESS"` is short for its `to`."""
-
-    to: str = ""
-    """Address: `pgvector://USER:env:NAME@HOST/DATABASE?table=T`, `qdrant+http://HOST:6333?collection=C`,
-    `milvus+http://HOST:19530?collection=C` or `lancedb:///FOLDER?table=T`. Passwords by `env:NAME` only."""
-    metric: Literal["cosine", "l2", "dot"] = "cosine"
-    """What near means in the store: its index is built for it, and a table with another one is refused."""
-    columns: tuple[str, ...] | None = None
-    """Columns of the input that are kept beside the vector. None: all."""
-    key: str = ""
-    """Column whose value is a row's key in the store. Empty: the row's id where there is one and ids do not repeat,
-    else `FILE:LINE`."""
-    vector: str = "embedding"
-    """Column (field) that the vector is kept in."""
-    index: Literal["auto", "none"] = "auto"
-    """Once all is loaded, build the index that searches need; or leave that to you."""
-    max_text_bytes: int | None = Field(default=None, gt=0)
-    """Most bytes of a text in UTF-8. None: what the store takes."""
-    long_text: Literal["error", "truncate"] = "error"
-    """Longer texts: the row is not loaded, and told; or cut at the end of a character."""
-    retry_s: float = Field(default=300.0, ge=0)
-    """So long a store that does not answer is tried again, before the rest is left to `rowmill export`."""
-
-    @field_validator("to")
-    @classmethod
-    def _is_an_address(cls, value: str) -> str:
-        """Here and not later: what stands in a job is written down."""
-        try:
-            return parse_sink(value).text if value else ""
-        except BadSink as error:
-            raise ValueError(str(error)) from None
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _one_column_is_a_list(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
-
 class Job(Part):
     """One batch job: the same value from the command line, a TOML file or Python."""
 
@@ -344,7 +306,7 @@ class Job(Part):
     """How texts become vectors."""
     raw: bool = False
     """Send the prompt as plain completion even where the model has a chat template."""
-    engine: EngineConfig = EngineConfig()
+    engine: EngineConfig = Field(default=EngineConfig(), validate_default=True)
     """What answers."""
     sampling: SamplingConfig = SamplingConfig()
     """How answers are drawn."""
@@ -385,9 +347,15 @@ class Job(Part):
             raise ValueError(msg)
         return self
 
-    @model_validator(mode="after")
-    def _embed_stands_at_the_top(self) -> Job:
-        if self.engine.embed is not None and self.engine.embed != self.embed:
-            msg = "`engine.embed` is filled in; set `[embed]`"
+    @field_validator("engine")
+    @classmethod
+    def _engine_knows_how_to_embed(
+        cls, engine: EngineConfig, found: ValidationInfo
+    ) -> EngineConfig:
+        """An engine is opened by its own settings alone."""
+        embeds = found.data.get("kind") == "embed"
+        asked = found.data.get("embed") if embeds else None
+        if engine.embed not in (None, asked):
+            msg = "`embed` is filled in; set `[embed]`"
             raise ValueError(msg)
-        return self
+        return engine.model_copy(update={"embed": asked})

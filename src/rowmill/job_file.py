@@ -34,7 +34,6 @@ MAX_ROUNDS = 4
 """Validation rounds; rules over several keys speak only once the keys alone are right."""
 SHORT = {"output": "path", "sink": "to"}
 """Tables that a text may stand in place of -> the setting that it is."""
-SHORT_PATHS = [(table,) for table in SHORT]
 NEEDED = {
     "source": "no input: name a file, glob or folder, or set `source` in a job file",
     "output": "no output: give `-o FOLDER`, or set `output` in a job file",
@@ -165,7 +164,9 @@ def _value(path: tuple[str, ...], text: str) -> Any:
     """
     text = text.strip()
     kind = _kind(_field(path))
-    wants_text = kind is str or get_origin(kind) is Literal or path in SHORT_PATHS
+    wants_text = (
+        kind is str or get_origin(kind) is Literal or (len(path) == 1 and path[0] in SHORT)
+    )
     try:
         table = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
@@ -201,7 +202,9 @@ def _validated(
                 _drop(tree, item["loc"])
     if check_options is not None:
         try:
-            mistakes += check_options(EngineConfig.model_validate(tree.get("engine", {})))
+            own = EngineConfig.model_validate(tree.get("engine", {}))
+            # What else is wrong with the job does not keep its engine's mistakes from being told.
+            mistakes += check_options(own if job is None else job.engine)
         except ConfigError as error:
             mistakes.append(str(error))
     return job, list(dict.fromkeys(mistakes))

@@ -18,6 +18,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "echo": "rowmill.engines.echo",
         "http": "rowmill.engines.http",
         "llamacpp": "rowmill.engines.llamacpp",
+        "onnx": "rowmill.engines.onnx",
         "vllm": "rowmill.engines.vllm",
     },
     "sinks": {

@@ -200,6 +200,16 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """`text` in pieces, what the template says and what columns say in turn: odd ones are data."""
 
 
+class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A part of a row's token ids that is embedded alone."""
+
+    tokens: int
+    start: int
+    """First character of the text that it holds."""
+    stop: int
+    """One past the last."""
+
+
 class Prompts(msgspec.Struct):
     """Rows ready for an engine, as columns; also what crosses the channel as a batch.
 
@@ -220,6 +230,10 @@ class Prompts(msgspec.Struct):
     wire_fields: list[str]
     replica_of: list[int] = []
     """Of engines side by side, the one that each row is best asked of; empty list: any."""
+    pieces: dict[int, list[Piece]] = {}
+    """By key, of rows whose text is embedded in parts: their ids are those of the parts, one behind the other."""
+    cut_from: dict[int, int] = {}
+    """By key, of rows whose text was cut: the tokens that it had."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -247,6 +261,8 @@ class Prompts(msgspec.Struct):
             wires=[self.wires[i] for i in rows] if self.wires else [],
             wire_fields=[self.wire_fields[i] for i in rows] if self.wires else [],
             replica_of=[self.replica_of[i] for i in rows] if self.replica_of else [],
+            pieces=self.pieces,
+            cut_from=self.cut_from,
         )
 
     def slice(self, start: int, stop: int) -> Prompts:
@@ -263,6 +279,8 @@ class Prompts(msgspec.Struct):
             wires=self.wires[start:stop],
             wire_fields=self.wire_fields[start:stop],
             replica_of=self.replica_of[start:stop],
+            pieces=self.pieces,
+            cut_from=self.cut_from,
         )
 
     def row_ids(self) -> Iterator[Ids]:

@@ -97,7 +97,7 @@ def check_engine(adapter: Any, engine: EngineConfig, *, rows: Prompts) -> list[O
     finally:
         opened.close()
     _require(feed.has_ended, "`run` ended before the feed did")
-    _check_outcomes(outcomes, rows)
+    _check_outcomes(outcomes, rows, embeds=engine.embed is not None)
     return sorted(outcomes, key=lambda outcome: outcome.key)
 
 
@@ -123,7 +123,7 @@ def _check_limits(limits: Limits, rows: Prompts) -> None:
     _require(fits, "`limits.takes` is `wire`: give `check_engine` rows with `wires`")
 
 
-def _check_outcomes(outcomes: list[Outcome], rows: Prompts) -> None:
+def _check_outcomes(outcomes: list[Outcome], rows: Prompts, *, embeds: bool) -> None:
     counts = Counter(outcome.key for outcome in outcomes)
     lost = [key for key in rows.keys if not counts[key]]
     _require(not lost, f"{len(lost)} rows got no outcome, key {lost[:1]} first")
@@ -134,10 +134,10 @@ def _check_outcomes(outcomes: list[Outcome], rows: Prompts) -> None:
     foreign = sorted(set(counts) - set(rows.keys))
     _require(not foreign, f"outcomes came for keys that were not given: {foreign[:3]}")
     for outcome in outcomes:
-        _check_outcome(outcome)
+        _check_outcome(outcome, embeds=embeds)
 
 
-def _check_outcome(outcome: Outcome) -> None:
+def _check_outcome(outcome: Outcome, *, embeds: bool) -> None:
     place = f"key {outcome.key}:"
     is_whole = _survives_json(outcome)
     _require(
@@ -148,7 +148,11 @@ def _check_outcome(outcome: Outcome) -> None:
     indices = [choice.index for choice in outcome.choices]
     _require(indices == sorted(indices), f"{place} `choices` are not in index order")
     if outcome.status == "ok":
-        _require(outcome.text is not None, f"{place} answered, but `text` is null")
+        if embeds:
+            has_vector = bool(outcome.embedding or outcome.chunks)
+            _require(has_vector, f"{place} answered, but without a vector")
+        else:
+            _require(outcome.text is not None, f"{place} answered, but `text` is null")
         has_error = bool(outcome.error or outcome.error_kind)
         _require(not has_error, f"{place} answered, but with an error")
     else:

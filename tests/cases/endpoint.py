@@ -26,6 +26,7 @@ class Endpoint:
         *,
         plan: Path | None = None,
         max_model_len: int = 4096,
+        max_batch: int = 2048,
         delay_s: float = 0.0,
         port: int = 0,
         is_logged: bool = True,
@@ -33,7 +34,7 @@ class Endpoint:
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / "hits.jsonl"
         options = ["--port", str(port), "--max-model-len", str(max_model_len)]
-        options += ["--delay", str(delay_s)]
+        options += ["--delay", str(delay_s), "--max-batch", str(max_batch)]
         options += ["--plan", str(plan)] if plan else []
         options += ["--log", str(self._log)] if is_logged else []
         with (folder / "stderr").open(

@@ -15,13 +15,15 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from rowmill.outcomes import Outcomes
-from rowmill.rows import Ids, Limits, Prompts, Sampling
+from rowmill.rows import Ids, Limits, Piece, Prompts, Sampling
+
+T = TypeVar("T")
 
 _FRAME = struct.Struct("<IQ")
 _SOCKET_BYTES = 4 << 20
@@ -51,6 +53,8 @@ class Ask(msgspec.Struct, tag="ask"):
     sampling_of: list[int]
     wires: list[bytes]
     wire_fields: list[str]
+    pieces: dict[int, list[Piece]] = {}
+    cut_from: dict[int, int] = {}
 
 
 class Answers(msgspec.Struct, tag="answers"):
@@ -151,6 +155,8 @@ class Channel:
             sampling_of=prompts.sampling_of,
             wires=prompts.wires,
             wire_fields=prompts.wire_fields,
+            pieces=_of(prompts.pieces, prompts.keys),
+            cut_from=_of(prompts.cut_from, prompts.keys),
         )
         ids = np.ascontiguousarray(prompts.ids, dtype=np.uint32)
         self._send(self._encoder.encode(ask), ids.view(np.uint8).data)
@@ -236,6 +242,11 @@ class Channel:
             room = room[count:]
 
 
+def _of(found: dict[int, T], keys: list[int]) -> dict[int, T]:
+    """What is there of some rows: parts of a window share the whole window's."""
+    return {key: found[key] for key in keys if key in found} if found else {}
+
+
 def _prompts(ask: Ask, ids: Ids) -> Prompts:
     return Prompts(
         keys=ask.keys,
@@ -246,6 +257,8 @@ def _prompts(ask: Ask, ids: Ids) -> Prompts:
         sampling_of=ask.sampling_of,
         wires=ask.wires,
         wire_fields=ask.wire_fields,
+        pieces=ask.pieces,
+        cut_from=ask.cut_from,
     )
 
 

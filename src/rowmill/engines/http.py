@@ -26,10 +26,11 @@ from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.http_lanes import Lane, Lanes
 from rowmill.engines.http_options import EFFORT, HttpOptions
+from rowmill.engines.http_probe import first_length, opener
 from rowmill.engines.http_requests import Requests, Settings
 from rowmill.engines.http_told import Told
 from rowmill.engines.http_window import Window
-from rowmill.engines.http_wire import Timers, Wire, trusted
+from rowmill.engines.http_wire import Timers, Wire
 from rowmill.engines.options import mistakes, parse
 from rowmill.engines.protocol import Feed
 from rowmill.engines.retry import Policy
@@ -109,6 +110,9 @@ class Http:
         self, engine: EngineConfig, options: HttpOptions, models: list[dict[str, Any]]
     ) -> None:
         self.limits = _limits(engine, options, models)
+        if engine.embed is not None:
+            length = first_length(options, engine.model or _only_name(models), _PROBE_S)
+            self.limits = msgspec.structs.replace(self.limits, dimensions=length)
         self._options, self._most = options, engine.seats
         self._settings = Settings(
             model=engine.model or _only_name(models),
@@ -121,8 +125,10 @@ class Http:
             streams=options.stream,
             keeps_body=options.keep_body,
             embeds=engine.embed is not None,
+            texts=_texts(engine, options),
         )
-        self._told = Told(finds_seats=engine.seats is None)
+        self._texts = self._settings.texts
+        self._told = Told(finds_seats=engine.seats is None, texts=self._texts)
         self._out: queue.SimpleQueue[list[Outcome] | BaseException | None] = queue.SimpleQueue()
 
     def run(self, feed: Feed) -> Iterator[list[Outcome]]:
@@ -185,7 +191,7 @@ class Http:
     def _lanes(self, now: float) -> Lanes:
         roots = self._options.roots
         most = min(self._most or _MOST_SEATS * len(roots), _most_files())
-        start = -(-self.limits.seats // len(roots))
+        start = -(-self.limits.seats // self._texts // len(roots))
 
         def lane(root: str) -> Lane:
             window = Window(start=start, ceiling=most, now=now)
@@ -209,10 +215,15 @@ def _limits(engine: EngineConfig, options: HttpOptions, models: list[dict[str, A
     return Limits(
         takes="wire",
         max_model_tokens=engine.max_model_len or told,
-        seats=engine.seats or _SEATS * len(roots),
+        seats=(engine.seats or _SEATS * len(roots)) * _texts(engine, options),
         sampling=_SAMPLING,
         about=f"http: {name or 'the model served'} at {where}; a request may take {options.timeout_s:g} s",
     )
+
+
+def _texts(engine: EngineConfig, options: HttpOptions) -> int:
+    """Rows in one request."""
+    return options.texts if engine.embed is not None and not options.keep_body else 1
 
 
 def _only_name(models: list[dict[str, Any]]) -> str:
@@ -248,11 +259,8 @@ def _models(root: str, options: HttpOptions) -> list[dict[str, Any]]:
         OSError: Nothing listens there.
     """
     request = urllib.request.Request(f"{root}/models", headers=options.headers)
-    https = [urllib.request.HTTPSHandler(context=trusted())] if root.startswith("https") else []
     try:
-        # Not `urlopen`: that keeps the proxies of its first call.
-        opener = urllib.request.build_opener(*https)
-        with opener.open(request, timeout=_PROBE_S) as response:
+        with opener(root).open(request, timeout=_PROBE_S) as response:
             found = msgspec.json.decode(response.read())
     except (urllib.error.HTTPError, msgspec.DecodeError, RecursionError):
         return []

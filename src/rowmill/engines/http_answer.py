@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from rowmill import errors
-from rowmill.engines.http_kinds import read_whole, vectors_of
+from rowmill.engines.http_kinds import read_vectors, read_whole
 from rowmill.rows import NULL, Choice, Sampling
 
 PASSING = frozenset({408, 409, 425, 429})
@@ -115,13 +115,19 @@ def _choices(found: dict[str, Any]) -> list[Choice]:
 def _whole_answer(
     found: dict[str, Any], body: bytes, asked: Asked, *, is_plain: bool
 ) -> Answer:
+    if asked.is_vector:
+        return _vector_answer(found, body, asked)
     whole = read_whole(asked.path, found, asked.body)
     as_it_came = is_plain and whole.is_sorted
     kept = msgspec.Raw(body if as_it_came else msgspec.json.encode(found))
-    answer = Answer([], whole.text, whole.finish_reason, *_usage(found), kept)
-    if asked.is_vector:
-        answer.vectors = vectors_of(bytes(kept))
-        answer.body = kept if asked.keeps_body else NULL
+    return Answer([], whole.text, whole.finish_reason, *_usage(found), kept)
+
+
+def _vector_answer(found: dict[str, Any], body: bytes, asked: Asked) -> Answer:
+    """The vectors of several texts: a bad one among them is its own row's trouble."""
+    answer = Answer([], None, "", *_usage(found), vectors=read_vectors(found, asked.body))
+    if asked.keeps_body:
+        answer.body = msgspec.Raw(msgspec.json.encode(found))
     return answer
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rowmill.rows import Prompts, Sampling
+from rowmill.rows import Sampling
 
 _PATHS = {
     "messages": "/v1/chat/completions",
@@ -40,19 +40,19 @@ class Bodies:
         self._model, self._streams = model, streams
         self._tails: dict[tuple[Sampling, int, str], bytes] = {}
 
-    def build(self, prompts: Prompts, row: int) -> tuple[str, bytes]:
-        """Path of the API, and body, of a row."""
-        field = prompts.wire_fields[row]
+    def build(
+        self, field: str, wire: bytes, sampling: Sampling, max_tokens: int
+    ) -> tuple[str, bytes]:
+        """Path of the API, and body, of what a row, or several, have on the wire."""
         if field.startswith("/"):
-            return field, self._named(prompts.wires[row])
-        sampling = prompts.samplings[prompts.sampling_of[row]]
-        key = (sampling, prompts.max_tokens[row], field)
+            return field, self._named(wire)
+        key = (sampling, max_tokens, field)
         tail = self._tails.get(key)
         if tail is None:
             if len(self._tails) >= _MOST_TAILS:
                 self._tails.clear()
             tail = self._tails[key] = self._tail(*key)
-        return _PATHS[field], b'{"%b":%b%b' % (field.encode("ascii"), prompts.wires[row], tail)
+        return _PATHS[field], b'{"%b":%b%b' % (field.encode("ascii"), wire, tail)
 
     def _named(self, body: bytes) -> bytes:
         """A whole body, with the model's name in it."""

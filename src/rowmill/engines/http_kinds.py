@@ -45,32 +45,37 @@ def read_whole(path: str, found: dict[str, Any], asked: bytes) -> Whole:
         raise errors.Disconnected(reason=reason) from error
 
 
-def vectors_of(body: bytes) -> list[bytes]:
-    """The vectors of a whole body, in order, as float32; numbers beyond its range are infinite.
+def read_vectors(found: dict[str, Any], asked: bytes) -> list[bytes]:
+    """The vectors of a body, in order, as float32; what is no number in one is NaN in it.
 
     Raises:
-        Disconnected: One is neither numbers nor base64 of them.
+        Disconnected: One is missing, or is neither numbers nor base64 of them.
     """
-    entries = msgspec.json.decode(body)["data"]
     try:
-        return [_packed(entry["embedding"]) for entry in entries]
-    except (TypeError, ValueError) as error:
-        reason = "HTTP 200 with a vector that is neither numbers nor base64 of them"
+        _in_order(found, _of_length(found, "data", _wanted(msgspec.json.decode(asked))))
+        return [_packed(entry["embedding"]) for entry in found["data"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = "HTTP 200 with a body whose `data` is no list of vectors"
         raise errors.Disconnected(reason=reason) from error
 
 
-def _packed(vector: str | list[float]) -> bytes:
+def _packed(vector: str | list[float | None] | None) -> bytes:
+    if vector is None:
+        return b""
     if isinstance(vector, str):
-        packed = base64.b64decode(vector, validate=True)
-        return np.frombuffer(packed, "<f4").tobytes()
+        return np.frombuffer(base64.b64decode(vector, validate=True), "<f4").tobytes()
     with np.errstate(over="ignore"):
-        return np.array(vector, "<f4").tobytes()
+        return np.array([math.nan if x is None else x for x in vector], "<f4").tobytes()
+
+
+def _wanted(asked: dict[str, Any]) -> int:
+    inputs = asked.get("input")
+    is_list = isinstance(inputs, list) and bool(inputs) and isinstance(inputs[0], str | list)
+    return len(inputs) if is_list and inputs is not None else 1
 
 
 def _embeddings(found: dict[str, Any], asked: dict[str, Any]) -> Whole:
-    inputs = asked.get("input")
-    is_list = isinstance(inputs, list) and bool(inputs) and isinstance(inputs[0], str | list)
-    wanted = len(inputs) if is_list and inputs is not None else 1
+    wanted = _wanted(asked)
     vectors = _of_length(found, "data", wanted)
     for i, one in enumerate(vectors):
         vector = one["embedding"]

@@ -28,6 +28,7 @@ EFFORT = frozenset(
         "max_wait_s",
         "outage_s",
         "stream",
+        "texts",
     )
 )
 """Settings that change no answer: a run may be resumed with others."""
@@ -59,6 +60,8 @@ class HttpOptions(Options):
     """Longest wait between two attempts. A server that asks for a longer one gets no further attempt."""
     outage_s: float = Field(default=300.0, ge=0)
     """Endpoints that are all down are waited for so long; then their rows fail."""
+    texts: int = Field(default=32, ge=1)
+    """Texts to embed in one request, at most; an endpoint that takes fewer is asked with fewer."""
     stream: bool = False
     """Ask for answers piece by piece: a connection between that cuts silent ones off stays open."""
     keep_body: bool = False

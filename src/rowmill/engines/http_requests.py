@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,17 +22,20 @@ from rowmill import errors
 from rowmill.engines.http_answer import Answer, Asked, check_answer, read_answer
 from rowmill.engines.http_body import Bodies
 from rowmill.engines.http_gauges import watch
+from rowmill.engines.http_groups import Group, Row, joined, shared_out
 from rowmill.engines.http_lanes import Lane, Lanes
 from rowmill.engines.http_options import address
 from rowmill.engines.http_told import Told
 from rowmill.engines.http_wire import Unreachable, Wire
 from rowmill.engines.retry import GiveUp, Policy, after_failure, asked_wait
-from rowmill.rows import NULL, Outcome, Prompts, Sampling
+from rowmill.engines.vectors import embedded
+from rowmill.rows import NULL, Outcome, Prompts
 
 Deliver = Callable[[list[Outcome]], None]
 
 _HAND_OVER_S = 0.005
 _TICK_S = 0.1
+TOO_LARGE = 413
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,17 +47,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     streams: bool = False
     keeps_body: bool = False
     embeds: bool = False
-
-
-class _Row(msgspec.Struct):
-    key: int
-    prompt_tokens: int
-    max_tokens: int
-    sampling: Sampling
-    asked: Asked
-    attempts: int = 0
-    began: float = -1.0
-    failed_at: Lane | None = None
+    texts: int = 1
+    """Most texts to embed in one request."""
 
 
 class Requests:
@@ -68,7 +62,7 @@ class Requests:
         self._bodies = Bodies(settings.model, streams=settings.streams)
         self._loop = asyncio.get_running_loop()
         self._batches: deque[tuple[Prompts, int]] = deque()
-        self._again: deque[_Row] = deque()
+        self._again: deque[Group] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._seats: set[asyncio.Task[None]] = set()
         self._open_rows = 0
@@ -76,6 +70,7 @@ class Requests:
         self._over = asyncio.Event()
         self._error: BaseException | None = None
         self._done: list[Outcome] = []
+        self._most_texts = settings.texts
 
     def add(self, prompts: Prompts) -> None:
         """More rows."""
@@ -146,7 +141,7 @@ class Requests:
                 self._idle.append(waiting)
                 await waiting
 
-    def _next(self) -> tuple[_Row, Lane] | None:
+    def _next(self) -> tuple[Group, Lane] | None:
         """The next row to ask, and where; None while there is none, or no room."""
         if not (self._again or self._batches):
             return None
@@ -158,18 +153,29 @@ class Requests:
         lane.begin(row.key, self._loop.time())
         return row, lane
 
-    def _first(self) -> _Row:
-        """The next row that was not asked yet."""
+    def _first(self) -> Group:
+        """The next row that was not asked yet, with those behind it that go into the same request."""
         prompts, i = self._batches[0]
-        if i + 1 < len(prompts):
-            self._batches[0] = (prompts, i + 1)
+        rows = [_row(prompts, i)]
+        stop, texts = i + 1, rows[0].num_texts
+        which, field = prompts.sampling_of[i], prompts.wire_fields[i]
+        while (
+            texts < self._most_texts
+            and stop < len(prompts)
+            and (prompts.sampling_of[stop], prompts.wire_fields[stop]) == (which, field)
+        ):
+            rows.append(_row(prompts, stop))
+            stop, texts = stop + 1, texts + rows[-1].num_texts
+        if stop < len(prompts):
+            self._batches[0] = (prompts, stop)
         else:
             self._batches.popleft()
-        path, body = self._bodies.build(prompts, i)
-        sampling = prompts.samplings[prompts.sampling_of[i]]
-        tokens = int(prompts.stops[i]) - (int(prompts.stops[i - 1]) if i else 0)
-        asked = Asked(path, body, self._settings.keeps_body, self._settings.embeds)
-        return _Row(prompts.keys[i], tokens, prompts.max_tokens[i], sampling, asked)
+        return Group(rows, self._asked(rows, field))
+
+    def _asked(self, rows: list[Row], field: str) -> Asked:
+        sampling, most = rows[0].sampling, rows[0].max_tokens
+        path, body = self._bodies.build(field, joined(rows), sampling, most)
+        return Asked(path, body, self._settings.keeps_body, self._settings.embeds)
 
     def _tick(self) -> None:
         """What only time brings: windows that grow, endpoints that may be tried again, outages that last."""
@@ -185,7 +191,7 @@ class Requests:
 
     # -- one attempt --------------------------------------------------------------------
 
-    async def _attempt(self, row: _Row, lane: Lane) -> None:
+    async def _attempt(self, row: Group, lane: Lane) -> None:
         now = self._loop.time()
         row.began = now if row.began < 0 else row.began
         row.attempts += 1
@@ -197,18 +203,22 @@ class Requests:
             self._try_again(row, lane, error)
         except errors.RowError as error:
             lane.answered(row.key, self._loop.time())
-            self._fail(row, error, answer)
+            if len(row.rows) > 1:
+                self._halve(row, error)
+            else:
+                self._fail(row, error, answer)
         except errors.Stopped as error:
             self._stop(error)
         else:
             now = self._loop.time()
             lane.answered(row.key, now)
-            self._told.count_tokens(row.prompt_tokens, answer.prompt_tokens)
-            self._close(_outcome(row, answer, now))
+            ours = sum(one.prompt_tokens for one in row.rows)
+            self._told.count_tokens(ours, answer.prompt_tokens)
+            self._close(list(_outcomes(row, answer, now)))
         finally:
             lane.end(row.key)
 
-    async def _ask(self, row: _Row, lane: Lane) -> Answer:
+    async def _ask(self, row: Group, lane: Lane) -> Answer:
         """One request.
 
         Raises:
@@ -232,7 +242,7 @@ class Requests:
 
     # -- failures -----------------------------------------------------------------------
 
-    def _try_again(self, row: _Row, lane: Lane, error: errors.Transient) -> None:
+    def _try_again(self, row: Group, lane: Lane, error: errors.Transient) -> None:
         now = self._loop.time()
         row.failed_at = lane
         if isinstance(error, Unreachable):
@@ -248,22 +258,34 @@ class Requests:
             lane.must_retry(row.key, now, str(error))
         decision = after_failure(
             self._settings.policy,
-            attempts=row.attempts,
+            attempts=row.attempts - row.splits,
             elapsed_s=now - row.began,
             retry_after_s=error.fields.get("wait_s"),
             draw=random.random,
         )
-        if isinstance(decision, GiveUp):
+        if isinstance(decision, GiveUp) and len(row.rows) > 1:
+            self._halve(row, error)
+        elif isinstance(decision, GiveUp):
             self._fail(row, errors.GaveUp(reason=f"{error}; given up: {decision.reason}"))
         else:
             self._told.count_retry(error)
             self._loop.call_later(decision.seconds, self._put_back, row)
 
+    def _halve(self, group: Group, error: errors.RowmillError) -> None:
+        """Ask in two requests what is refused in one: for its size, or for one of its texts."""
+        if error.fields.get("status") == TOO_LARGE:
+            self._most_texts = min(self._most_texts, max(1, len(group.rows) // 2))
+        for rows in group.halves():
+            asked = self._asked(rows, "input")
+            half = Group(rows, asked, group.attempts, group.attempts, group.began)
+            self._again.append(half)
+        self._wake()
+
     def _cooled(self, lane: Lane) -> None:
         lane.cooled()
         self._wake()
 
-    def _put_back(self, row: _Row) -> None:
+    def _put_back(self, row: Group) -> None:
         self._again.append(row)
         self._wake()
 
@@ -279,30 +301,33 @@ class Requests:
             row.began = self._loop.time() if row.began < 0 else row.began
             self._fail(row, errors.GaveUp(reason=f"{why}; given up: {limit}"))
 
-    def _fail(self, row: _Row, error: errors.RowError, answer: Answer | None = None) -> None:
+    def _fail(self, group: Group, error: errors.RowError, answer: Answer | None = None) -> None:
         body = answer.body if answer else msgspec.Raw(error.fields.get("body", NULL))
-        outcome = Outcome(
-            key=row.key,
-            status="error",
-            choices=answer.choices if answer else [],
-            prompt_tokens=answer.prompt_tokens if answer else row.prompt_tokens,
-            output_tokens=answer.output_tokens if answer else 0,
-            max_tokens=row.max_tokens,
-            attempts=row.attempts,
-            seconds=round(self._loop.time() - row.began, 6),
-            error_kind=error.kind,
-            error=str(error),
-            body=body,
-        )
-        self._close(outcome)
+        outcomes = [
+            Outcome(
+                key=row.key,
+                status="error",
+                choices=answer.choices if answer else [],
+                prompt_tokens=answer.prompt_tokens if answer else row.prompt_tokens,
+                output_tokens=answer.output_tokens if answer else 0,
+                max_tokens=row.max_tokens,
+                attempts=group.attempts,
+                seconds=round(self._loop.time() - group.began, 6),
+                error_kind=error.kind,
+                error=str(error),
+                body=body,
+            )
+            for row in group.rows
+        ]
+        self._close(outcomes)
 
     # -- outcomes -----------------------------------------------------------------------
 
-    def _close(self, outcome: Outcome) -> None:
-        self._open_rows -= 1
+    def _close(self, outcomes: list[Outcome]) -> None:
+        self._open_rows -= len(outcomes)
         if not self._done:
             self._loop.call_later(_HAND_OVER_S, self._hand_over)
-        self._done.append(outcome)
+        self._done += outcomes
         self._see_end()
 
     def _see_end(self) -> None:
@@ -316,7 +341,28 @@ class Requests:
             self._deliver(done)
 
 
-def _outcome(row: _Row, answer: Answer, now: float) -> Outcome:
+def _row(prompts: Prompts, i: int) -> Row:
+    key, start = prompts.keys[i], int(prompts.stops[i - 1]) if i else 0
+    return Row(
+        key,
+        int(prompts.stops[i]) - start,
+        prompts.max_tokens[i],
+        prompts.samplings[prompts.sampling_of[i]],
+        prompts.wires[i],
+        prompts.pieces.get(key, []),
+    )
+
+
+def _outcomes(group: Group, answer: Answer, now: float) -> Iterator[Outcome]:
+    if not answer.vectors:
+        yield _outcome(group, group.rows[0], answer, now, answer.prompt_tokens)
+        return
+    for row, (vectors, tokens) in zip(group.rows, shared_out(group.rows, answer), strict=True):
+        outcome = _outcome(group, row, answer, now, row.prompt_tokens or tokens)
+        yield msgspec.structs.replace(outcome, **embedded(row.pieces, vectors))
+
+
+def _outcome(group: Group, row: Row, answer: Answer, now: float, tokens: int) -> Outcome:
     sampling = row.sampling
     has_more = (
         len(answer.choices) > 1 or sampling.return_token_ids or sampling.logprobs is not None
@@ -330,12 +376,11 @@ def _outcome(row: _Row, answer: Answer, now: float) -> Outcome:
         key=row.key,
         status="ok",
         **fields,
-        prompt_tokens=answer.prompt_tokens or row.prompt_tokens,
+        prompt_tokens=tokens or row.prompt_tokens,
         cached_tokens=answer.cached_tokens,
         output_tokens=answer.output_tokens,
         max_tokens=row.max_tokens,
-        attempts=row.attempts,
-        seconds=round(now - row.began, 6),
+        attempts=group.attempts,
+        seconds=round(now - group.began, 6),
         body=answer.body,
-        embedding=answer.vectors[0] if answer.vectors else msgspec.UNSET,
     )

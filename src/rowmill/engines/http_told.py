@@ -26,9 +26,14 @@ _MOST_OFF = 0.1
 class Told:
     """Counts of one run of the engine."""
 
-    def __init__(self, *, finds_seats: bool = False) -> None:
-        """Counts from zero on; `finds_seats`: how much endpoints take is found, not given."""
-        self._finds_seats = finds_seats
+    def __init__(self, *, finds_seats: bool = False, texts: int = 1) -> None:
+        """Counts from zero on.
+
+        Args:
+            finds_seats: How much endpoints take is found, not given.
+            texts: Rows in one request.
+        """
+        self._finds_seats, self._texts = finds_seats, texts
         self.retries: Counter[str] = Counter()
         self.notes: list[str] = []
         self.in_flight = self.seats = 0
@@ -56,7 +61,7 @@ class Told:
     def look(self, lanes: Sequence[Lane]) -> None:
         """Tell endpoints that fell, or came back."""
         self.in_flight = sum(lane.in_flight for lane in lanes)
-        self.seats = int(_AHEAD * sum(lane.window.limit for lane in lanes))
+        self.seats = int(_AHEAD * self._texts * sum(lane.window.limit for lane in lanes))
         down = {lane.root for lane in lanes if lane.down_since >= 0}
         for lane in lanes:
             if lane.root in down - self._down:

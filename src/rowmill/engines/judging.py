@@ -24,6 +24,7 @@ class Judge:
         """A judge of one engine's answers; `vectors` where those are vectors."""
         self._rules: dict[int, Rule] = {}
         self._vectors = vectors
+        self._cut_from: dict[int, int] = {}
 
     def limits(self, limits: Limits) -> Limits:
         """The engine's limits, as they are for those behind this."""
@@ -32,7 +33,8 @@ class Judge:
         return msgspec.structs.replace(limits, dimensions=self._vectors.dimensions)
 
     def expect(self, prompts: Prompts) -> None:
-        """Note the rules of rows, before the engine has them."""
+        """Note the rules of rows, before the engine has them, and which of them were cut."""
+        self._cut_from.update(prompts.cut_from)
         rules = [rule_of(sampling) for sampling in prompts.samplings]
         if not any(rules):
             return
@@ -44,8 +46,15 @@ class Judge:
     def judged(self, outcomes: list[Outcome]) -> list[Outcome]:
         """The same outcomes, those of rows with a rule judged by it, and vectors looked at."""
         if self._vectors is not None:
-            return self._vectors.judged(outcomes)
+            return list(map(self._told_cut, self._vectors.judged(outcomes)))
         return list(map(self._judged, outcomes)) if self._rules else outcomes
+
+    def _told_cut(self, outcome: Outcome) -> Outcome:
+        tokens = self._cut_from.pop(outcome.key, None)
+        if tokens is None:
+            return outcome
+        reason = "length" if outcome.status == "ok" else outcome.finish_reason
+        return msgspec.structs.replace(outcome, cut_from=tokens, finish_reason=reason)
 
     def _judged(self, outcome: Outcome) -> Outcome:
         rule = self._rules.pop(outcome.key, None)

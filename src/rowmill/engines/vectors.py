@@ -8,6 +8,7 @@ Memory: the vectors of one call, twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from rowmill import errors
 from rowmill.config import EmbedConfig
-from rowmill.rows import Chunk, Limits, Outcome
+from rowmill.rows import Chunk, Limits, Outcome, Piece
 
 Matrix = npt.NDArray[np.float32]
 _BYTES = 4
@@ -76,7 +77,7 @@ class Vectors:
 
     def _finished(self, vectors: Sequence[bytes]) -> list[bytes | BadVector]:
         """Each vector as it is kept, or what is wrong with it."""
-        self._whole = self._whole or _first_length(vectors)
+        self._whole = self._whole or length_of(vectors)
         right = [at for at, one in enumerate(vectors) if len(one) == self._whole * _BYTES]
         finished: list[bytes | BadVector] = [
             self._of_wrong_length(one) if len(one) != self._whole * _BYTES else one
@@ -108,10 +109,25 @@ class Vectors:
             return np.ascontiguousarray(kept / lengths, "<f4")
 
 
-def _first_length(vectors: Sequence[bytes]) -> int:
-    """Of the first vector that is one."""
+def embedded(pieces: Sequence[Piece], vectors: Sequence[bytes]) -> dict[str, Any]:
+    """The fields of an outcome that its vectors fill, one for each piece where the text is in pieces."""
+    if not pieces:
+        return {"embedding": vectors[0], "chunks": []}
+    chunks = [
+        Chunk(piece.start, piece.stop, vector)
+        for piece, vector in zip(pieces, vectors, strict=True)
+    ]
+    return {"embedding": None, "chunks": chunks}
+
+
+def length_of(vectors: Sequence[bytes]) -> int:
+    """Numbers in the first vector that is good; 0 where none is."""
     for one in vectors:
-        if one and not any(_reasons(np.frombuffer(one, "<f4").reshape(1, -1))):
+        if (
+            one
+            and len(one) % _BYTES == 0
+            and not any(_reasons(np.frombuffer(one, "<f4").reshape(1, -1)))
+        ):
             return len(one) // _BYTES
     return 0
 

@@ -64,9 +64,6 @@ def understand(job: Job) -> Words:
     Raises:
         ConfigError: with what is wrong.
     """
-    if job.kind == "embed":
-        engine = job.engine.model_copy(update={"embed": job.embed})
-        job = job.model_copy(update={"engine": engine})
     engines.check_kind(job.engine, job.kind)
     mistakes = engines.check_options(job.engine)
     if mistakes:

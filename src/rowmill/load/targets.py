@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rowmill import registry
-from rowmill.config import Job, SinkConfig
+from rowmill.config import Job
 from rowmill.errors import BadSink, ConfigError, SinkDown
 from rowmill.sink_address import parse_sink
+from rowmill.sink_config import SinkConfig
 from rowmill.write.keyed.points import Choice, PointMaker
 from rowmill.write.keyed.protocol import KeyedSink, Wanted
 

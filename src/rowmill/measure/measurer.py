@@ -21,8 +21,9 @@ from rowmill.errors import ConfigError, InvalidRow, RowError
 from rowmill.measure.chat import ChatTemplate
 from rowmill.measure.encode import Encoder
 from rowmill.measure.lengths import Counts, LengthRule, Truths
-from rowmill.rows import Ids, Limits, Prompts, Request, Sampling
-from rowmill.tokens.protocol import Stops, Tokenizer
+from rowmill.measure.long_texts import LongTexts
+from rowmill.rows import Ids, Limits, Piece, Prompts, Request, Sampling
+from rowmill.tokens.protocol import Stops, Tokenizer, pack
 
 Reject = Callable[[int, RowError], None]
 
@@ -39,8 +40,9 @@ class Measure:
         template_date: str,
         identity: dict[str, str],
         prefix: str = "",
+        long_texts: LongTexts | None = None,
     ) -> None:
-        self._prefix = prefix
+        self._prefix, self._long_texts = prefix, long_texts
         self._encoder = encoder
         self._rule = rule
         self._is_wire = is_wire
@@ -80,6 +82,8 @@ class Measure:
         prompts = self._columns(requests, ids, stops)
         prompts.samplings, prompts.sampling_of = samplings, sampling_of
         prompts.max_tokens = max_tokens.tolist()
+        if self._long_texts is not None:
+            self._part_long(prompts, requests, self._long_texts)
         is_cut = kept < prompt
         if self._rule.cuts and is_cut.any():
             self._cut(prompts, requests, kept, is_cut, reject, bad)
@@ -115,6 +119,30 @@ class Measure:
             wires=[request.wire for request in requests] if self._is_wire else [],
             wire_fields=[request.wire_field for request in requests] if self._is_wire else [],
         )
+
+    def _part_long(
+        self, prompts: Prompts, requests: Sequence[Request], rule: LongTexts
+    ) -> None:
+        """Put in place of texts that are too long to embed what of them fits."""
+        lengths = np.diff(prompts.stops, prepend=0)
+        too_long = np.flatnonzero(lengths > rule.limit).tolist() if rule.limit else []
+        rows = list(prompts.row_ids()) if too_long else []
+        for i in too_long:
+            key, text = prompts.keys[i], (requests[i].text or "")[len(self._prefix) :]
+            parts = rule.parts(text)
+            rows[i] = np.concatenate([part.ids for part in parts])
+            texts = [self._prefix + text[part.start : part.stop] for part in parts]
+            if rule.policy == "chunk":
+                prompts.pieces[key] = [
+                    Piece(len(part.ids), part.start, part.stop) for part in parts
+                ]
+            else:
+                prompts.cut_from[key] = int(lengths[i])
+            if self._is_wire:
+                sent = texts if rule.policy == "chunk" else texts[0]
+                prompts.wires[i] = msgspec.json.encode(sent)
+        if too_long:
+            prompts.ids, prompts.stops = pack(rows)
 
     def _cut(
         self,
@@ -187,8 +215,11 @@ def open_measure(
     """
     is_wire = limits.takes == "wire"
     prefix = job.embed.prefix if job.kind == "embed" else ""
+    limit = job.engine.max_model_len or limits.max_model_tokens
+    # A text to embed is cut where words end, and what stands around it is kept: see long_texts.py.
+    parts = job.kind == "embed" and job.validate_.too_long != "error"
     rule = LengthRule(
-        limit=job.engine.max_model_len or limits.max_model_tokens,
+        limit=0 if parts else limit,
         policy=job.validate_.too_long,
         fills_context=not is_wire and job.kind != "embed",
         least=0 if job.kind == "embed" else 1,
@@ -215,6 +246,15 @@ def open_measure(
             "template": xxhash.xxh3_128_hexdigest(source.encode()) if source else "",
         },
         prefix=prefix,
+        long_texts=LongTexts(
+            tokenizer,
+            limit=limit,
+            policy=rule.policy,
+            prefix=prefix,
+            overlap=job.embed.overlap,
+        )
+        if parts
+        else None,
     )
 
 

@@ -39,6 +39,9 @@ def open_tokenizer(engine: EngineConfig) -> Tokenizer | None:
     if not engine.model or engine.name == "http" or "url" in engine.options:
         return None
     model = Path(engine.model).expanduser()
+    if model.suffix == ".onnx":
+        above = (model.parent, model.parent.parent)
+        model = next((at for at in above if (at / "tokenizer.json").is_file()), model)
     if model.suffix == ".gguf" or (model / "tokenizer.json").is_file():
         return _open_at(model, "engine.model")
     if engine.name in _ON_THE_HUB and is_hub_name(engine.model):

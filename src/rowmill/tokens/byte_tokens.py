@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rowmill.rows import Ids
-from rowmill.tokens.protocol import Stops
+from rowmill.tokens.protocol import Spans, Stops
 
 
 class ByteTokenizer:
@@ -27,6 +27,7 @@ class ByteTokenizer:
     max_model_tokens = 0
     longest_token = 1
     digest = "bytes"
+    around: tuple[list[int], list[int]] = ([], [])
 
     def encode_batch(self, texts: Sequence[str], *, add_special: bool) -> tuple[Ids, Stops]:
         joined = "".join(texts)
@@ -42,6 +43,14 @@ class ByteTokenizer:
     ) -> tuple[Ids, Stops]:
         plain = [text.replace(mark, "") for text in texts]
         return self.encode_batch(plain, add_special=add_special)
+
+    def spans(self, text: str) -> Spans:
+        lengths = np.fromiter(
+            (len(character.encode()) for character in text), np.int64, len(text)
+        )
+        starts = np.repeat(np.arange(len(text), dtype=np.int64), lengths)
+        ids = np.frombuffer(text.encode(), np.uint8).astype(np.uint32)
+        return Spans(ids, starts, starts + 1)
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
         return bytes(ids).decode(errors="replace")

@@ -27,7 +27,7 @@ from rowmill.errors import ConfigError
 from rowmill.rows import Ids
 from rowmill.tokens.answers import AnswerTexts
 from rowmill.tokens.longest import longest_token
-from rowmill.tokens.protocol import Stops
+from rowmill.tokens.protocol import Spans, Stops
 
 _NAMED = (
     "bos_token",
@@ -86,11 +86,16 @@ class JsonTokenizer:
     ) -> tuple[Ids, Stops]:
         rows = [self._marked_ids(text, mark) for text in texts]
         if add_special:
-            rows = [self._before_and_after[0] + row + self._before_and_after[1] for row in rows]
+            rows = [self.around[0] + row + self.around[1] for row in rows]
         return _packed(rows)
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
         return str(self._library.decode(list(ids), skip_special_tokens=skip_special))
+
+    def spans(self, text: str) -> Spans:
+        encoding = self._plain_at_start.encode(text, add_special_tokens=False)
+        places = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+        return Spans(np.array(encoding.ids, np.uint32), places[:, 0], places[:, 1])
 
     def answer_texts(self) -> AnswerTexts:
         """For an engine that gives answers as ids: decodes many at once."""
@@ -131,7 +136,7 @@ class JsonTokenizer:
         return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     @cached_property
-    def _before_and_after(self) -> tuple[list[int], list[int]]:
+    def around(self) -> tuple[list[int], list[int]]:
         """What `add_special` puts around a text, seen on one: the ids its bare encoding lacks."""
         whole = self._library.encode("a", add_special_tokens=True).ids
         bare = self._library.encode("a", add_special_tokens=False).ids

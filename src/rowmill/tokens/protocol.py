@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,14 @@ import numpy.typing as npt
 from rowmill.rows import Ids
 
 Stops = npt.NDArray[np.int64]
+
+
+class Spans(NamedTuple):
+    """The tokens of one text: T ids, and the characters that each stands for, T int64 each."""
+
+    ids: Ids
+    starts: Stops
+    stops: Stops
 
 
 class Tokenizer(Protocol):
@@ -62,6 +70,15 @@ class Tokenizer(Protocol):
 
         Unbroken control tokens are parsed; broken ones are encoded as plain text, without the mark.
         """
+        ...
+
+    @property
+    def around(self) -> tuple[list[int], list[int]]:
+        """Ids that `add_special` puts before a text, and behind it."""
+        ...
+
+    def spans(self, text: str) -> Spans:
+        """Tokens of a text with nothing put around it, control tokens in it as the plain text they are."""
         ...
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
