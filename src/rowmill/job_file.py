@@ -32,8 +32,7 @@ MAX_SHOWN = 40
 """Characters of a name or number that a message shows."""
 MAX_ROUNDS = 4
 """Validation rounds; rules over several keys speak only once the keys alone are right."""
-SHORT = {"output": "path", "sink": "to"}
-"""Tables that a text may stand in place of -> the setting that it is."""
+SHORT = {"output": "path", "sink": "to"}  # tables in whose place a text may stand -> its setting
 NEEDED = {
     "source": "no input: name a file, glob or folder, or set `source` in a job file",
     "output": "no output: give `-o FOLDER`, or set `output` in a job file",
@@ -164,9 +163,8 @@ def _value(path: tuple[str, ...], text: str) -> Any:
     """
     text = text.strip()
     kind = _kind(_field(path))
-    wants_text = (
-        kind is str or get_origin(kind) is Literal or (len(path) == 1 and path[0] in SHORT)
-    )
+    is_text = kind is str or get_origin(kind) is Literal
+    wants_text = is_text or path in (("output",), ("sink",))
     try:
         table = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):

@@ -16,7 +16,7 @@ from rowmill.sink_address import parse_sink
 from rowmill.write.keyed import pg_sql
 from rowmill.write.keyed.parameters import check_parameters, folder_of
 from rowmill.write.keyed.points import Choice, PointMaker, Points, Refusal, point_id
-from rowmill.write.keyed.protocol import Holds, Wanted
+from rowmill.write.keyed.wanted import Holds, Wanted
 
 WANTED = Wanted("cosine", "rowmill_key", "rowmill_chunk", "embedding")
 D = 3

@@ -19,7 +19,8 @@ from rowmill.errors import BadSink, ConfigError, SinkDown
 from rowmill.sink_address import parse_sink
 from rowmill.sink_config import SinkConfig
 from rowmill.write.keyed.points import Choice, PointMaker
-from rowmill.write.keyed.protocol import KeyedSink, Wanted
+from rowmill.write.keyed.protocol import KeyedSink
+from rowmill.write.keyed.wanted import Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

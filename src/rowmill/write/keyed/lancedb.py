@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.errors import BadSink, MissingExtra, SinkDown
 from rowmill.write.keyed.parameters import check_parameters, folder_of
-from rowmill.write.keyed.protocol import Holds, Metric, Table, Wanted
+from rowmill.write.keyed.wanted import Holds, Metric, Table, Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,7 +19,7 @@ from rowmill.errors import BadSink, MissingExtra, SinkDown
 from rowmill.write.keyed.parameters import check_parameters
 from rowmill.write.keyed.payload import payloads
 from rowmill.write.keyed.points import KEY_BYTES
-from rowmill.write.keyed.protocol import Holds, Metric, Table, Wanted
+from rowmill.write.keyed.wanted import Holds, Metric, Table, Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

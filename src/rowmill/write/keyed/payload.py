@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from rowmill.write.keyed.points import Points
-from rowmill.write.keyed.protocol import Wanted
+from rowmill.write.keyed.wanted import Wanted
 from rowmill.write.kinds import is_marked
 
 

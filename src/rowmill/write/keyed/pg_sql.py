@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rowmill.write.keyed.protocol import Metric, Wanted
+from rowmill.write.keyed.wanted import Metric, Wanted
 from rowmill.write.kinds import is_marked
 
 if TYPE_CHECKING:

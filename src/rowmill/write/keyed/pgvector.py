@@ -18,7 +18,7 @@ import numpy as np
 from rowmill.errors import BadSink, MissingExtra, SinkDown
 from rowmill.write.keyed import pg_sql
 from rowmill.write.keyed.parameters import check_parameters
-from rowmill.write.keyed.protocol import Holds, Table, Wanted
+from rowmill.write.keyed.wanted import Holds, Table, Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

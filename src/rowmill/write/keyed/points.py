@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from rowmill.rows import Outcome
 from rowmill.write.keyed.kinds import flat_array, flat_field
-from rowmill.write.keyed.protocol import Holds, Wanted
 from rowmill.write.keyed.texts import BadRows, held_texts
 from rowmill.write.keyed.vectors import Floats, Vectors, vectors_of
+from rowmill.write.keyed.wanted import Holds, Wanted
 from rowmill.write.value_text import plain_texts
 
 if TYPE_CHECKING:

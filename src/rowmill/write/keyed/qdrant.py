@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 from rowmill.errors import BadSink, MissingExtra, SinkDown
 from rowmill.write.keyed.parameters import check_parameters
 from rowmill.write.keyed.payload import payloads
-from rowmill.write.keyed.protocol import Holds, KeyedSink, Table, Wanted
+from rowmill.write.keyed.protocol import KeyedSink
 from rowmill.write.keyed.qdrant_shape import (
     DISTANCES,
     MOST_KEYS,
     check_distance,
     other_dimensions,
 )
+from rowmill.write.keyed.wanted import Holds, Table, Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

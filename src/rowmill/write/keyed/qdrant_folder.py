@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from rowmill.errors import BadSink, MissingExtra
 from rowmill.write.keyed.parameters import folder_of
 from rowmill.write.keyed.payload import payloads
-from rowmill.write.keyed.protocol import Holds, Table, Wanted
 from rowmill.write.keyed.qdrant_shape import (
     DISTANCES,
     MOST_KEYS,
     check_distance,
     other_dimensions,
 )
+from rowmill.write.keyed.wanted import Holds, Table, Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rowmill.errors import BadSink
 from rowmill.sink_address import SinkAddress
-from rowmill.write.keyed.protocol import Metric, Wanted
+from rowmill.write.keyed.wanted import Metric, Wanted
 
 DISTANCES: dict[Metric, str] = {"cosine": "Cosine", "l2": "Euclid", "dot": "Dot"}
 MOST_KEYS = 500

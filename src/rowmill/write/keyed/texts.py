@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from rowmill.write.keyed.protocol import Holds
+from rowmill.write.keyed.wanted import Holds
 from rowmill.write.kinds import is_marked
 
 if TYPE_CHECKING:
