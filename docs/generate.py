@@ -24,6 +24,7 @@ from rowmill.config import Job
 from rowmill.engines.echo_script import EchoOptions, Fault
 from rowmill.engines.http_options import HttpOptions
 from rowmill.engines.llamacpp import LlamaOptions
+from rowmill.engines.onnx import OnnxOptions
 from rowmill.engines.vllm_options import VllmOptions
 from rowmill.part import Part
 
@@ -168,6 +169,7 @@ REGIONS: dict[str, Callable[[], Iterator[str]]] = {
     "faults": lambda: setting_rows(Fault),
     "http": lambda: setting_rows(HttpOptions),
     "llamacpp": lambda: setting_rows(LlamaOptions),
+    "onnx": lambda: setting_rows(OnnxOptions),
     "vllm": lambda: setting_rows(VllmOptions),
 }
 

@@ -32,7 +32,10 @@ MAX_SHOWN = 40
 """Characters of a name or number that a message shows."""
 MAX_ROUNDS = 4
 """Validation rounds; rules over several keys speak only once the keys alone are right."""
-SHORT = {"output": "path", "sink": "to"}  # tables in whose place a text may stand -> its setting
+SHORT = {
+    "output": "path",
+    "sink": "to",
+}  # tables in whose place a text may stand -> its setting
 NEEDED = {
     "source": "no input: name a file, glob or folder, or set `source` in a job file",
     "output": "no output: give `-o FOLDER`, or set `output` in a job file",

@@ -118,6 +118,19 @@ def _counts(s: Summary) -> str:
     return ", ".join(parts)
 
 
+def _cut_short(s: Summary) -> str:
+    share = s.truncated / max(s.ok, 1)
+    if not s.output_tokens:
+        return (
+            f"cut: {s.truncated:,} texts ({share:.1%} of the ok rows) are longer than the model takes, `cut_from` says"
+            ' how long; `validate.too_long = "chunk"` makes a vector for each part'
+        )
+    return (
+        f"cut short: {s.truncated:,} answers ({share:.1%} of the ok rows) ended at a token limit,"
+        " `finish_reason` is `length`; raise `sampling.max_tokens` if that is not meant"
+    )
+
+
 def _work(s: Summary) -> Iterator[str]:
     tokens = s.prompt_tokens + s.output_tokens
     if tokens:
@@ -129,11 +142,7 @@ def _work(s: Summary) -> Iterator[str]:
         cached = f" ({s.cached_tokens:,} cached)" if s.cached_tokens else ""
         yield f"tokens: {s.prompt_tokens:,} in{cached}, {s.output_tokens:,} out{pace}"
     if s.truncated:
-        share = s.truncated / max(s.ok, 1)
-        yield (
-            f"cut short: {s.truncated:,} answers ({share:.1%} of the ok rows) ended at a token limit,"
-            " `finish_reason` is `length`; raise `sampling.max_tokens` if that is not meant"
-        )
+        yield _cut_short(s)
     if s.violations:
         yield (
             f"off schema: {s.violations:,} rows have answers that break their schema, `regex` or `choices`;"

@@ -15,7 +15,7 @@ from rowmill.engines import onnx
 from rowmill.engines.onnx_folder import find_file, read_folder
 from rowmill.engines.padded import Waiting
 from rowmill.errors import BadJob, ConfigError
-from rowmill.rows import Outcome, Piece, Prompts
+from rowmill.rows import Outcome, Piece
 from rowmill.stream import infer
 from rowmill.testing import ScriptedFeed, check_engine
 from rowmill.tokens import open_tokenizer
@@ -174,13 +174,12 @@ def test_real_encoder_keeps_the_contract_and_is_near_its_reference(tmp_path: Pat
         assert np.linalg.norm(vector(outcome)) == pytest.approx(1, abs=1e-5)
 
 
-def test_padding_is_told(tmp_path: Path) -> None:
+def test_share_of_filling_is_counted(tmp_path: Path) -> None:
     opened = onnx.open(engine(table_model(tmp_path, TABLE), threads=1, step_tokens=26))
     feed = ScriptedFeed([ROWS])
 
     for some in opened.run(feed):
         feed.answered(some)
 
-    (note,) = opened.counters()["notes"]
-    assert note.startswith("padding: ")
-    assert isinstance(ROWS, Prompts)
+    # Steps of at most 26 tokens, the oldest first: 3 + 3 + 5 and 1 filled up to 5, then 13 alone.
+    assert 0 < opened.counters()["filled_share"] < 0.5

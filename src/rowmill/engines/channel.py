@@ -86,6 +86,8 @@ class Gauge(msgspec.Struct, tag="gauge"):
     """Rows computed again because the KV cache was full, so far."""
     hit_rate: float = 0.0
     """Share of prompt tokens that were found in the prefix cache, so far."""
+    filled_share: float = 0.0
+    """Of engines that fill steps up to their longest row: share of the tokens computed so far that was filling."""
     seats: int = 0
     """Rows worth giving it at once now, where that changes; 0: as many as it said when it opened."""
     retries: dict[str, int] = {}

@@ -200,13 +200,11 @@ class Onnx:
 
     def counters(self) -> dict[str, Any]:
         """See `protocol.Engine`."""
-        told: dict[str, Any] = {"steps": self._steps, "waiting_rows": self._waiting.rows}
-        if self._has_ended and self._computed:
-            share = 1 - self._needed / self._computed
-            told["notes"] = [
-                f"padding: {share:.1%} of {self._computed:,} tokens in {self._steps:,} steps"
-            ]
-        return told
+        return {
+            "steps": self._steps,
+            "waiting_rows": self._waiting.rows,
+            "filled_share": 1 - self._needed / max(self._computed, 1),
+        }
 
     def close(self) -> None:
         """Free the model."""

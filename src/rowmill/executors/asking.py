@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -44,7 +44,6 @@ class Asking:
         storage: Storage,
         feed: Feed,
         *,
-        declared: Limits,
         put: Callable[[Outcomes], None],
         care: Care,
         warm: WarmFleet | None = None,
@@ -52,14 +51,13 @@ class Asking:
         """Engines of a job's settings, not started.
 
         Args:
-            declared: what was known of them before they are open.
             storage: where their process groups are noted, so that orphans are found, and steps down are kept.
             care: how they are watched.
             put: takes outcomes, in the receiver's thread.
             warm: engines that are open already, and stay so.
         """
         self._job, self._storage, self._feed = job, storage, feed
-        self._put, self._warm, self._declared = put, warm, declared
+        self._put, self._warm = put, warm
         self._steps = Steps(storage)
         self._care = msgspec.structs.replace(
             care, taken=self._steps.taken, keep=self._steps.keep, restarted=self._relimit
@@ -71,6 +69,7 @@ class Asking:
         self.limits: Limits | None = None
         """What the engines say of themselves, once they are open."""
         self._num_notes = 0
+        self._filling = ""
         self._log_folder = Path()
         """Where the output is no folder: one of the temporary disk."""
         self.start_s = 0.0
@@ -124,7 +123,7 @@ class Asking:
         except OSError as error:
             path = str(error.filename or record or log)
             raise StorageError(path=path, reason=error.strerror or str(error)) from error
-        check_vectors(self._job, self._declared, limits)
+        check_vectors(self._job, limits)
         self._feed.relimit(limits)
         self.limits = limits
         self.start_s = time.monotonic() - began
@@ -140,6 +139,12 @@ class Asking:
             return
         self._feed.sent(len(batch), len(batch.ids), _known_outputs(batch))
         self._fleet.submit(batch)
+
+    def tell_filling(self) -> None:
+        """Say at the end how much of the work was filling."""
+        self.see_gauges()
+        if self._filling:
+            self._care.tell(self._filling)
 
     def drain(self) -> None:
         """Have rows dropped that no engine began."""
@@ -209,10 +214,20 @@ class Asking:
         for text in texts[self._num_notes :]:
             self._care.tell(text)
         self._num_notes = max(self._num_notes, len(texts))
+        self._filling = _filling(self.gauges) or self._filling
         seats = sum(gauge.seats for gauge in self.gauges)
         if self.limits is not None and seats > self.limits.seats:
             self.limits = msgspec.structs.replace(self.limits, seats=seats)
             self._feed.relimit(self.limits)
+
+
+def _filling(gauges: Iterable[Gauge]) -> str:
+    """How much of the engines' work was filling, in words; empty where they fill nothing up."""
+    shares = [gauge.filled_share for gauge in gauges if gauge.filled_share]
+    if not shares:
+        return ""
+    share = sum(shares) / len(shares)
+    return f"padding: {share:.1%} of the tokens computed filled texts up to the longest of their step"
 
 
 def _known_outputs(batch: Prompts) -> int:

@@ -66,19 +66,15 @@ def check_sink(opened: Opened) -> None:
     )
 
 
-def check_vectors(job: Job, declared: Limits, limits: Limits) -> None:
+def check_vectors(job: Job, limits: Limits) -> None:
     """See that the vectors of engines, which are open now and not asked yet, are as long as the store's.
-
-    Args:
-        declared: what was known before they were open.
 
     Raises: ConfigError.
     """
-    dimensions = _dimensions(job, limits)
-    if job.sink.to and dimensions != _dimensions(job, declared):
+    if job.sink.to and limits.dimensions:
         # It answered a moment ago; what is between is for whoever loads.
         with contextlib.suppress(SinkDown):
-            check_dimensions(job.sink, job.output.prefix, dimensions)
+            check_dimensions(job.sink, job.output.prefix, _dimensions(job, limits))
 
 
 def _dimensions(job: Job, limits: Limits) -> int:

@@ -87,7 +87,6 @@ class Worker:
             job,
             storage,
             self._feed,
-            declared=opened.words.limits,
             put=self._tasks.put,
             care=self._care(),
             warm=warm,
@@ -321,6 +320,7 @@ class Worker:
     def _finish_tasks(self, keeper: Keeper) -> None:
         keeper.stop()
         self._raise_errors(keeper)
+        self._asking.tell_filling()
         self._keep()
 
     def _tell_stop(self) -> None:
