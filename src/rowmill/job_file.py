@@ -32,10 +32,7 @@ MAX_SHOWN = 40
 """Characters of a name or number that a message shows."""
 MAX_ROUNDS = 4
 """Validation rounds; rules over several keys speak only once the keys alone are right."""
-SHORT = {
-    "output": "path",
-    "sink": "to",
-}  # tables in whose place a text may stand -> its setting
+SHORT: dict[tuple[str, ...], str] = {("output",): "path", ("sink",): "to"}
 NEEDED = {
     "source": "no input: name a file, glob or folder, or set `source` in a job file",
     "output": "no output: give `-o FOLDER`, or set `output` in a job file",
@@ -119,16 +116,17 @@ def _why_not_toml(text: str) -> str:
 
 
 def _spell_out(tree: Tree) -> None:
-    """`output = "out/"` is short for its `path`; long, flags can be laid over it key by key."""
-    for table, key in SHORT.items():
-        if isinstance(tree.get(table), str):
-            tree[table] = {key: tree[table]}
+    """A text is short for one setting of its table (`SHORT`); long, flags can be laid over it key by key."""
+    short = (
+        (table, key) for (table,), key in SHORT.items() if isinstance(tree.get(table), str)
+    )
+    tree.update({table: {key: tree[table]} for table, key in short})
 
 
 def _lay(tree: Tree, path: tuple[str, ...], value: Any) -> list[str]:
     """Put `value` at `path`, over what is there; mistakes if the way is barred."""
-    if len(path) == 1 and path[0] in SHORT and isinstance(value, str):
-        path = (path[0], SHORT[path[0]])
+    if path in SHORT and isinstance(value, str):
+        path = (*path, SHORT[path])
     at = tree
     for depth, key in enumerate(path[:-1], start=1):
         step = at.setdefault(key, {})
@@ -166,8 +164,7 @@ def _value(path: tuple[str, ...], text: str) -> Any:
     """
     text = text.strip()
     kind = _kind(_field(path))
-    is_text = kind is str or get_origin(kind) is Literal
-    wants_text = is_text or path in (("output",), ("sink",))
+    wants_text = kind is str or get_origin(kind) is Literal or path in SHORT
     try:
         table = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
