@@ -62,7 +62,7 @@ OPTIONS = {
     "k8s status": ["--debug", "--json", "--set"],
     "k8s submit": ["--debug", "--json", "--rayjob", "--set"],
     "retry": ["--debug", "--json", "--kind", "--set"],
-    "run": sorted([*JOB_OPTIONS, "--append", "--join"]),
+    "run": sorted([*JOB_OPTIONS, "--address", "--append", "--executor", "--join"]),
     "run-batch": sorted(
         [
             *(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rowmill.errors import RowmillError as RowmillError
     from rowmill.events import Progress as Progress
     from rowmill.events import Summary as Summary
-    from rowmill.executors.local import run as run
+    from rowmill.executors import run as run
     from rowmill.job_file import load_job as load_job
     from rowmill.rehearse import check as check
     from rowmill.rows import Outcome as Outcome
@@ -27,7 +27,7 @@ _HOMES = {
     "check": "rowmill.rehearse",
     "infer": "rowmill.stream",
     "load_job": "rowmill.job_file",
-    "run": "rowmill.executors.local",
+    "run": "rowmill.executors",
 }
 """Where each public name lives; imported at its first use, so that `import rowmill` costs nothing."""
 

@@ -144,6 +144,8 @@ class ReadConfig(Part):
     """CSV: the first record names the columns; else they are `column1`, `column2`, ..."""
     partitions: Literal["hive", "off"] = "hive"
     """Folders such as `region=007` are columns of the files in them (text, never numbers), or mean nothing."""
+    links: Literal["refuse", "follow", "skip"] = "refuse"
+    """Symbolic links that lead out of a folder, or of where a pattern begins: refused, read, or passed over and counted."""
 
     @field_validator("delimiter", mode="before")
     @classmethod
@@ -235,6 +237,8 @@ class RunConfig(Part):
     """A task whose heartbeat stood still so long is taken over by another worker."""
     limit: int | None = Field(default=None, gt=0)
     """Only the first so many rows of the input."""
+    executor: str = "local"
+    """Who starts workers: `local`, one on this machine; `ray`, as many as a Ray cluster has room for; or a plugin's name."""
 
     @model_validator(mode="after")
     def _cost_needs_a_price(self) -> RunConfig:
@@ -246,6 +250,21 @@ class RunConfig(Part):
             )
             raise ValueError(msg)
         return self
+
+
+class RayConfig(Part):
+    """`[ray]`: workers of `run.executor = "ray"`."""
+
+    address: str = ""
+    """`HOST:PORT` of a cluster's head, or `auto` for the one on this machine. Empty: `RAY_ADDRESS`, else a cluster of
+    this machine alone that ends with the run."""
+    workers: int | None = Field(default=None, gt=0)
+    """Most workers at once; there are never more than tasks to do. None: as many as the nodes have room for, counted
+    anew as nodes come and go. A cluster that adds nodes on demand needs a number: it adds them for workers that wait."""
+    gpus: float | None = Field(default=None, ge=0)
+    """GPUs of one worker. None: tensor x pipeline parallel of an engine that needs a GPU, else none."""
+    cpus: float | None = Field(default=None, gt=0)
+    """Cores that Ray sets aside for one worker. None: `engine.threads` of `llamacpp`, or all of a node's; else 1."""
 
 
 class OutputConfig(Part):
@@ -320,6 +339,8 @@ class Job(Part):
     """A vector store to load."""
     kubernetes: KubernetesConfig = KubernetesConfig()
     """Pods that `rowmill k8s` asks for."""
+    ray: RayConfig = RayConfig()
+    """Workers on a Ray cluster."""
 
     @field_validator("source", mode="before")
     @classmethod

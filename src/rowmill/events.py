@@ -96,6 +96,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Rows among `done` that an earlier process of this run had finished; left out of rates."""
     queues: dict[str, float] = {}
     """Rows waiting before each station, by its name; and what the engine counts of itself (`engine_...`)."""
+    workers: int = 0
+    """Workers that the numbers are sums over; 0 where there is one, which tells them itself."""
 
 
 class Forecast(msgspec.Struct, frozen=True):

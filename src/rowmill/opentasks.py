@@ -61,6 +61,11 @@ class OpenTasks:
                 self._copies[leader] = (plan, [index[key] for key in keys])
                 self.num_waiting_copies += len(keys)
 
+    def open_counts(self) -> tuple[int, int, int]:
+        """(open tasks, ok rows in them, failed ones), with what earlier holders wrote of them."""
+        counts = [log.counts for log in self._open_logs()]
+        return len(counts), sum(c.ok for c in counts), sum(c.failed for c in counts)
+
     def put(self, outcomes: Outcomes) -> None:
         """Write outcomes to their tasks' logs."""
         if self._copies:

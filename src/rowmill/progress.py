@@ -60,6 +60,8 @@ def progress_line(event: Progress, pace: Pace) -> str:
     if rows_s > 0:
         parts += [f"{_rate(rows_s)} rows/s", f"{_rate(tokens_s)} tokens/s"]
     parts += [f"{event.failed:,} failed", f"{event.in_flight:,} in flight"]
+    if event.workers:
+        parts.append(f"{event.workers:,} worker{'' if event.workers == 1 else 's'}")
     if rows_s > 0 and event.total > event.done:
         parts.append(f"{duration((event.total - event.done) / rows_s)} left")
     return ", ".join(parts)

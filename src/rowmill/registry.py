@@ -27,6 +27,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "pgvector": "rowmill.write.keyed.pgvector",
         "qdrant": "rowmill.write.keyed.qdrant",
     },
+    "executors": {
+        "local": "rowmill.executors.local",
+        "ray": "rowmill.executors.ray",
+    },
 }
 """Group -> name -> module. Entry points of the group `rowmill.GROUP` name modules in the same way."""
 

@@ -10,7 +10,7 @@ import json
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from rowmill.config import Job
 from rowmill.engines import place
 from rowmill.engines.care import care_of
 from rowmill.engines.fleet import Fleet
+from rowmill.engines.warm import WarmFleet
 from rowmill.executors.opening import Words, understand
 from rowmill.feed import Feed
 from rowmill.outcomes import pack
@@ -55,19 +56,58 @@ def infer(rows: Iterable[Mapping[str, Any]], job: Job) -> Iterator[dict[str, Any
         )
         try:
             feed = Feed(fleet.start(), prove_rows=0)
-            yield from _Conversation(words, fleet, feed).answers(rows)
+            results = ResultLines(words.job.output.prefix, vectors_of(words.job))
+            conversation = _Conversation(words, fleet, feed)
+            for body, outcome in conversation.outcomes(rows, end=fleet.finish):
+                yield from map(_decoded, results.lines("row", [_joined(body, outcome)]))
         finally:
             fleet.close()
+
+
+class Answering:
+    """Engines that stay open, for rows that come batch by batch."""
+
+    def __init__(self, job: Job) -> None:
+        """Start the engines.
+
+        Raises:
+            ConfigError: the job cannot be used.
+            EngineDied: an engine cannot be started.
+        """
+        self._words = understand(job)
+        self._folder = tempfile.TemporaryDirectory(prefix="rowmill-")
+        log = Path(self._folder.name) / "engine.log"
+        self._warm = WarmFleet(self._words.job.engine, log=log)
+
+    def outcomes(self, rows: Iterable[Mapping[str, Any]]) -> list[Outcome]:
+        """One outcome a row, in the order of the rows; one call at a time.
+
+        Raises:
+            EngineDied: the engine dies whatever it is given.
+        """
+        conversation = _Conversation(
+            self._words, self._warm, Feed(self._warm.limits, prove_rows=0)
+        )
+        return [outcome for _, outcome in conversation.outcomes(rows)]
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers in each vector; 0 where none are made."""
+        return self._warm.limits.dimensions
+
+    def close(self) -> None:
+        """End the engines."""
+        self._warm.shut()
+        self._folder.cleanup()
 
 
 class _Conversation:
     """Rows out, answers back, in order."""
 
-    def __init__(self, words: Words, fleet: Fleet, feed: Feed) -> None:
+    def __init__(self, words: Words, fleet: Fleet | WarmFleet, feed: Feed) -> None:
         self._words, self._fleet, self._feed = words, fleet, feed
         # Chunks are small and rows come one by one: equal ones are asked each.
         self._plan = words.job.plan.model_copy(update={"duplicates": "ask"})
-        self._results = ResultLines(words.job.output.prefix, vectors_of(words.job))
         self._waiting: deque[bytes] = deque()
         """Bodies of rows asked and not given back yet, oldest first."""
         self._next_key = 0
@@ -76,15 +116,25 @@ class _Conversation:
         self._changed = threading.Condition()
         self._error: BaseException | None = None
 
-    def answers(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    def outcomes(
+        self, rows: Iterable[Mapping[str, Any]], *, end: Callable[[], None] | None = None
+    ) -> Iterator[tuple[bytes, Outcome]]:
+        """Rows and what became of each, in order.
+
+        Args:
+            end: tells the engines that no more rows come; None: they stay, and only this view of them is closed.
+        """
         receiver = threading.Thread(target=self._receive, name="rowmill-receive", daemon=True)
         receiver.start()
         for chunk in _chunks(rows):
             self._ask(chunk)
             yield from self._ready(wait=len(self._waiting) > 2 * self._feed.target_rows)
-        self._fleet.finish()
+        if end is not None:
+            end()
         while self._waiting:
             yield from self._ready(wait=True)
+        if end is None:
+            self._fleet.close()
         receiver.join()
 
     def _ask(self, chunk: list[bytes]) -> None:
@@ -108,7 +158,7 @@ class _Conversation:
             self._feed.sent(len(batch), len(batch.ids))
             self._fleet.submit(batch)
 
-    def _ready(self, *, wait: bool) -> Iterator[dict[str, Any]]:
+    def _ready(self, *, wait: bool) -> list[tuple[bytes, Outcome]]:
         """Answers that are next in order; with `wait`, at least one."""
         with self._changed:
             if wait:
@@ -119,10 +169,7 @@ class _Conversation:
                 outcome = self._answers.pop(self._next_key)
                 ready.append((self._waiting.popleft(), outcome))
                 self._next_key += 1
-        for body, outcome in ready:
-            line = pack([outcome]).lines.rstrip(b"\n")
-            row = (outcome.key + 1, body, len(key_start(outcome.key)), line)
-            yield from map(_decoded, self._results.lines("row", [row]))
+        return ready
 
     def _receive(self) -> None:
         try:
@@ -143,6 +190,12 @@ class _Conversation:
     def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
+
+
+def _joined(body: bytes, outcome: Outcome) -> tuple[int, bytes, int, bytes]:
+    """A row as the results take it."""
+    line = pack([outcome]).lines.rstrip(b"\n")
+    return outcome.key + 1, body, len(key_start(outcome.key)), line
 
 
 def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[bytes]]:

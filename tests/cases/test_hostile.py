@@ -148,7 +148,7 @@ SLOW = pytest.mark.slow
     "pattern",
     ["", pytest.param("/*.jsonl", marks=SLOW), pytest.param("/**/*.jsonl", marks=SLOW)],
 )
-def test_links_that_lead_out_of_the_folder_are_not_followed(
+def test_links_that_lead_out_of_the_folder_are_refused_or_passed_over(
     tmp_path: Path, pattern: str
 ) -> None:
     folder, private = tmp_path / "given", tmp_path / "private.jsonl"
@@ -158,7 +158,15 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(
     (folder / "link.jsonl").symlink_to(private)
     (folder / "same.jsonl").symlink_to("own.jsonl")
 
-    done = run([Path(f"{folder}{pattern}")], tmp_path / "out")
+    given = [Path(f"{folder}{pattern}")]
+
+    refused = run(given, tmp_path / "out")
+
+    assert "leads out of the folder" in check_refused(refused)
+    assert f"`{folder / 'link.jsonl'}`" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+    done = run(given, tmp_path / "out", sets={"read.links": "skip"})
 
     assert OK == done.code, done.stderr
     assert ["own"] == [record["prompt"] for record in results(tmp_path / "out")]

@@ -36,6 +36,15 @@ def test_refusals_that_come_whatever_is_asked_are_no_reason_to_ask_less() -> Non
     assert found.requests < 1.3 * found.rows
 
 
+def test_a_window_that_is_far_too_large_comes_down_to_what_was_worked_on_at_once() -> None:
+    endpoint = Endpoint(64, 0.25, rate_429=0.1, rate_other=0.06, rate_hang=0.01)
+
+    found = seen(endpoint, start=512, seconds=5.0)
+
+    assert found.limits[19] < 200
+    assert found.over < 1500
+
+
 def test_a_window_grows_to_what_an_endpoint_takes_and_stops_where_rows_would_wait() -> None:
     found = seen(Endpoint(slots=100, service_s=1.0, queues=True))
 
@@ -67,6 +76,20 @@ def test_a_window_stays_between_one_and_its_ceiling(
 
     assert found.limits
     assert 1 <= min(found.limits) <= max(found.limits) <= ceiling
+
+
+def test_an_endpoint_is_well_while_it_answers_more_than_it_fails() -> None:
+    one = lane(0)
+    for key in range(40):
+        one.begin(key, 0.0)
+        one.answered(key, 0.1)
+        one.end(key)
+    assert one.is_well
+
+    for _ in range(40):
+        one.failed()
+
+    assert not one.is_well
 
 
 def lane(number: int, limit: int = 8) -> Lane:

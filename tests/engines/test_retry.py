@@ -65,6 +65,24 @@ def test_back_off_doubles_up_to_the_longest_wait(attempts: int) -> None:
     assert Wait(min(20, 0.5 * 2 ** (attempts - 1))) == decision
 
 
+def test_waits_do_not_grow_while_the_server_answers_others() -> None:
+    policy = Policy(max_attempts=10, first_wait_s=0.5, max_wait_s=20)
+
+    waits = [
+        after_failure(
+            policy,
+            attempts=attempts,
+            elapsed_s=0.0,
+            retry_after_s=None,
+            draw=lambda: 1.0,
+            is_well=True,
+        )
+        for attempts in range(1, 6)
+    ]
+
+    assert [Wait(0.5), Wait(1.0), Wait(1.0), Wait(1.0), Wait(1.0)] == waits
+
+
 def test_rows_that_were_told_the_same_time_are_spread() -> None:
     def decide(share: float) -> Wait | GiveUp:
         return after_failure(

@@ -53,14 +53,21 @@ def test_one_worker_alone_takes_tasks_in_order() -> None:
 
     assert slot.arranged([4, 2, 7]) == [2, 4, 7]
     assert slot.is_alone
-    assert slot.fair_rows(0) == float("inf")
+    assert slot.fair_tasks(0) == float("inf")
 
 
 def test_what_may_be_read_ahead_shrinks_with_what_is_left() -> None:
     slot = Slot(index=0, of=4, patience_s=1.0)
 
-    assert slot.fair_rows(8000) == 1000
-    assert slot.fair_rows(0) == 0
+    assert [slot.fair_tasks(left) for left in (80, 17, 1, 0)] == [10, 3, 1, 1]
+
+
+@given(left=st.integers(1, 10_000), of=st.integers(1, 1_000))
+def test_the_first_round_of_claims_leaves_tasks_for_all(left: int, of: int) -> None:
+    share = Slot(index=0, of=of, patience_s=1.0).fair_tasks(left)
+
+    assert 1 <= share
+    assert share * of <= max(of, left / 2 + of)
 
 
 def opened_at(folder: Path, rows: int) -> Opened:

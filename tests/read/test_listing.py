@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
 from rowmill.read.listing import list_files
 
@@ -115,14 +116,44 @@ def test_a_link_to_a_hidden_file_of_the_folder_is_read(tmp_path: Path) -> None:
     assert names(tmp_path) == ["rows.jsonl"]
 
 
-def test_links_that_lead_out_of_a_folder_are_not_followed(tmp_path: Path) -> None:
-    touch(tmp_path, "in/a.jsonl", "out/b.jsonl")
-    (tmp_path / "in/b.jsonl").symlink_to(tmp_path / "out/b.jsonl")
-    (tmp_path / "in/more").symlink_to(tmp_path / "out")
-    files, notes = list_files([str(tmp_path / "in")])
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """A folder with a file, a link to a file and two to a folder outside, and one to a folder above it all."""
+    touch(tmp_path, "in/deep/a.jsonl", "out/b.jsonl", "out/c.jsonl")
+    folder = tmp_path / "in"
+    (folder / "b.jsonl").symlink_to(tmp_path / "out/b.jsonl")
+    (folder / "more").symlink_to(tmp_path / "out")
+    (folder / "ring").symlink_to(folder)
+    (folder / "more2").symlink_to(tmp_path / "out")
+    return folder
 
-    assert [file.name for file in files] == ["a.jsonl"]
-    assert notes == ["passed over: links that lead out of the folder (1), links to folders (1)"]
+
+@pytest.mark.parametrize("pattern", ["", "/**/*.jsonl"])
+def test_links_that_lead_out_of_a_folder_are_refused(linked: Path, pattern: str) -> None:
+    with pytest.raises(BadSource) as refused:
+        list_files([f"{linked}{pattern}"])
+
+    for name in ("b.jsonl", "more"):
+        assert f"`{linked / name}" in str(refused.value)
+    assert "leads out of the folder, to `" in str(refused.value)
+
+
+@pytest.mark.parametrize("pattern", ["", "/**/*.jsonl"])
+def test_links_that_lead_out_of_a_folder_are_passed_over_on_request(
+    linked: Path, pattern: str
+) -> None:
+    files, notes = list_files([f"{linked}{pattern}"], ReadConfig(links="skip"))
+
+    assert [file.name for file in files] == ["deep/a.jsonl"]
+    assert "links that lead out of the folder" in notes[0]
+
+
+def test_links_that_lead_out_of_a_folder_are_followed_on_request_once(linked: Path) -> None:
+    (linked / "deep/back").symlink_to(linked.parent)
+
+    files, _ = list_files([str(linked)], ReadConfig(links="follow"))
+
+    assert sorted(Path(file.path).name for file in files) == ["a.jsonl", "b.jsonl", "c.jsonl"]
 
 
 def test_links_that_are_named_are_followed(tmp_path: Path) -> None:

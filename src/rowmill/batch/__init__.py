@@ -7,27 +7,48 @@ Knows nothing of: how rows are asked.
 
 from __future__ import annotations
 
+from rowmill.batch.again import Again, check_alone, drop, num_failed, put_back, select
+from rowmill.batch.by_url import (
+    Place,
+    check_urls,
+    download,
+    input_place,
+    is_url,
+    output_place,
+    upload,
+)
 from rowmill.batch.reading import (
     BatchStatus,
-    answered_ids,
     batch_status,
     errors_of,
-    is_batch_file,
+    is_alone,
 )
 from rowmill.batch.target import Target, folder_of, read_target, write_target
 from rowmill.batch.writing import Written, check_target, write_again, write_batch
 
 __all__ = [
+    "Again",
     "BatchStatus",
+    "Place",
     "Target",
     "Written",
-    "answered_ids",
     "batch_status",
+    "check_alone",
     "check_target",
+    "check_urls",
+    "download",
+    "drop",
     "errors_of",
     "folder_of",
-    "is_batch_file",
+    "input_place",
+    "is_alone",
+    "is_url",
+    "num_failed",
+    "output_place",
+    "put_back",
     "read_target",
+    "select",
+    "upload",
     "write_again",
     "write_batch",
     "write_target",

@@ -58,6 +58,11 @@ class _Head(msgspec.Struct):
     url: Any = ""
     messages: msgspec.Raw = NULL
 
+    @property
+    def own_id(self) -> msgspec.Raw:
+        """What the line is known by."""
+        return self.custom_id if bytes(self.custom_id) != b"null" else self.id
+
 
 _read_head = msgspec.json.Decoder(_Head).decode
 encode = msgspec.json.Encoder().encode
@@ -73,7 +78,7 @@ def batch_line(source: bytes, outcome: Outcome, served: Served, token: str) -> B
         token: The run's: ids are made of it and the row's key, so that the same run gives the same file.
     """
     head = _head(source)
-    custom_id = head.custom_id if bytes(head.custom_id) != b"null" else head.id
+    custom_id = head.own_id
     name = xxhash.xxh3_64_hexdigest(f"{token}:{outcome.key}".encode())
     is_vllm = served.dialect == "vllm"
     id = f"vllm-{name}" if is_vllm else f"batch_req_{name}"
@@ -87,6 +92,11 @@ def batch_line(source: bytes, outcome: Outcome, served: Served, token: str) -> B
     response = _refusal(outcome, request_id)
     own = {"code": outcome.error_kind, "message": outcome.error}
     return BatchLine(id, custom_id, response, NULL if response else _raw(own))
+
+
+def id_of(source: bytes) -> msgspec.Raw:
+    """JSON of the id that the line of a row gets in a batch file."""
+    return _head(source).own_id
 
 
 def _head(source: bytes) -> _Head:

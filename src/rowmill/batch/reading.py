@@ -8,14 +8,25 @@ Memory: one line; the ids, where they are asked for.
 
 from __future__ import annotations
 
+import gzip
+import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from rowmill.errors import BadSource
+from rowmill.report.run import run_of
+from rowmill.write.form import form_of_name
+
+if sys.version_info >= (3, 14):  # pragma: no cover
+    from compression import zstd
+else:
+    from backports import zstd
 
 MAX_SHAPES = 5
 MAX_WORDS = 160
@@ -68,12 +79,14 @@ def errors_of(path: str) -> str:
     return f"{stem}.errors.{suffix}" if dot else f"{path}.errors"
 
 
-def is_batch_file(path: str) -> bool:
-    """Whether a file's first line is one of a batch file."""
+def is_alone(path: str) -> bool:
+    """Whether this is a batch file, by its first line, and no run lies beside it."""
+    if run_of(path) != path or not Path(path).is_file():
+        return False
     try:
-        with Path(path).open("rb") as file:
+        with _opened(path) as file:
             _decode(file.readline(_HEAD_BYTES))
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, EOFError, zstd.ZstdError, zlib.error, msgspec.MsgspecError):
         return False
     return True
 
@@ -88,7 +101,7 @@ def batch_status(path: str) -> BatchStatus:
     errors: Counter[tuple[int, str]] = Counter()
     errors_file = errors_of(path)
     files = [path, *([errors_file] if Path(errors_file).is_file() else [])]
-    for line in _all_lines(files):
+    for _, line in _all_lines(files):
         if line is None:
             counts["unreadable"] += 1
         elif _is_answered(line):
@@ -109,23 +122,59 @@ def batch_status(path: str) -> BatchStatus:
     )
 
 
-def answered_ids(paths: Iterable[str]) -> set[Any]:
-    """Ids of the lines that hold an answer."""
-    return {
-        line.custom_id
-        for line in _all_lines(paths)
-        if line is not None and _is_answered(line) and isinstance(line.custom_id, str | int)
-    }
+class ReadLine(NamedTuple):
+    """One line of a batch file."""
+
+    raw: bytes
+    """As it stands there, its end included."""
+    key: Any
+    """Its id, as `id_key` makes it."""
+    is_answered: bool
+    is_readable: bool
 
 
-def _all_lines(paths: Iterable[str]) -> Iterator[_Line | None]:
+def read_lines(path: str) -> Iterator[ReadLine]:
+    """The lines of a batch file that are not blank.
+
+    Raises:
+        BadSource: It cannot be read.
+    """
+    for raw, line in _all_lines([path]):
+        whole = raw if raw.endswith(b"\n") else raw + b"\n"
+        if line is None:
+            yield ReadLine(whole, None, is_answered=False, is_readable=False)
+        else:
+            key = id_key(line.custom_id)
+            yield ReadLine(whole, key, is_answered=_is_answered(line), is_readable=True)
+
+
+def id_key(id: Any) -> Any:
+    """What is equal where ids are: of JSON as it was decoded, or of its text."""
+    found = msgspec.json.decode(id) if isinstance(id, msgspec.Raw) else id
+    if found is None or isinstance(found, str):
+        return found
+    return msgspec.json.encode(found)
+
+
+def _all_lines(paths: Iterable[str]) -> Iterator[tuple[bytes, _Line | None]]:
+    """(text, line) of what is not blank, also of compressed files; None for what is no line of a batch file."""
     for path in paths:
         try:
-            with Path(path).open("rb") as file:
-                for line in file:
-                    yield _line(line)
-        except OSError as error:
-            raise BadSource(reason=f"`{path}` cannot be read: {error.strerror}") from error
+            with _opened(path) as file:
+                for raw in file:
+                    if raw.strip():
+                        yield raw, _line(raw)
+        except (OSError, EOFError, zstd.ZstdError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or "it is no compressed file, or cut off"
+            raise BadSource(reason=f"`{path}` cannot be read: {reason}") from error
+
+
+def _opened(path: str) -> BufferedIOBase:
+    form = form_of_name(Path(path).name)
+    packed = form.compression if form is not None and form.is_lines else "none"
+    if packed == "gzip":
+        return gzip.open(path)
+    return zstd.open(path) if packed == "zstd" else Path(path).open("rb")
 
 
 def _line(line: bytes) -> _Line | None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowmill.cli.front import debug_option, json_option, set_option, wants_json
+from rowmill.cli.front import EXITS, debug_option, json_option, set_option, wants_json
 from rowmill.cli.voice import out_json, say
 
 if TYPE_CHECKING:
-    from rowmill.batch import Target
+    from rowmill.batch import Place, Target
     from rowmill.config import Job
 
 NOT_OURS = {
-    "output_tmp_dir": "files are written beside their own names",
     "enable_metrics": "`rowmill status` tells how far a batch is",
     "host": "there is no server",
     "port": "there is no server",
@@ -25,6 +25,8 @@ NOT_OURS = {
     "uvicorn_log_level": "there is no server",
 }
 """Flags of `vllm run-batch` that change nothing here -> why."""
+OUTPUTS = ("output", "errors")
+SOME_FAILED = 4
 RENAMED = {"max_num_seqs": "seats"}
 
 
@@ -38,7 +40,7 @@ RENAMED = {"max_num_seqs": "seats"}
     multiple=True,
     required=True,
     metavar="FILE",
-    help="Batch file, glob or folder, also in a store: JSON Lines, also packed, or Parquet. Repeatable.",
+    help="Batch file, glob or folder, also in a store, or a URL: JSON Lines, also packed, or Parquet. Repeatable.",
 )
 @click.option(
     "-o",
@@ -47,7 +49,15 @@ RENAMED = {"max_num_seqs": "seats"}
     required=True,
     metavar="FILE",
     help="Where the answers go, a `.jsonl` (also `.gz`, `.zst`) or `.parquet`, also `s3://BUCKET/NAME`;"
-    " the run lies beside it in FILE.run.",
+    " the run lies beside it in FILE.run. To a URL it goes by PUT.",
+)
+@click.option(
+    "--output-tmp-dir",
+    "folder",
+    metavar="FOLDER",
+    default=".",
+    show_default=True,
+    help="Where a file that goes to a URL lies, and its run.",
 )
 @click.option("--model", metavar="NAME", default="", help="As for `run`.")
 @click.option(
@@ -80,6 +90,12 @@ RENAMED = {"max_num_seqs": "seats"}
     default="",
     help="That file. None: OUT with `.errors` before its suffix.",
 )
+@click.option(
+    "--retry",
+    "is_again",
+    is_flag=True,
+    help="Ask only what the file of `-o` holds no answer to, whether vLLM, OpenAI or rowmill made it.",
+)
 @set_option("Any setting of a job file.")
 @json_option
 @debug_option
@@ -90,21 +106,101 @@ def run_batch(ctx: click.Context, /, **given: Any) -> int:
     Flags that are not listed are settings of the engine, as `--max-model-len 4096`.
     A line that is bad is an error in the output and stops no other. The same command again resumes.
     """
-    job = _job(given, _engine_flags(ctx.args))
-    target = _target(given, job)
-    from rowmill.batch import check_target
+    from rowmill.batch import check_alone, check_target, check_urls, download, upload
 
+    flags = _engine_flags(ctx.args)
+    here, inputs, outputs = _here(given)
+    check_urls(inputs, outputs)
+    job = _job(here, flags)
+    target = _target(here, job)
+    if here["is_again"]:
+        check_alone(target)
     check_target(target, job.source)
-    summary, written = _done(job, target)
+    for place in inputs:
+        download(place, say)
+    answer = _ask_again if here["is_again"] else _ask
+    code, files, record = answer(here, flags, job, target)
+    for place in outputs:
+        if place.file in files:
+            upload(place, say)
+            say(f"  sent: {place.file}")
     if wants_json():
-        from rowmill.cli.work import summary_record
-
-        out_json({**summary_record(summary), "files": written.files if written else []})
-    return int(summary.exit_code)
+        out_json({**record, "files": files, "exit": EXITS[code]})
+    return code
 
 
-def _done(job: Job, target: Target) -> tuple[Any, Any]:
-    """Run the job and write its files. Returns: how the run ended, and what was written, if it is whole."""
+def _here(given: dict[str, Any]) -> tuple[dict[str, Any], list[Place], list[Place]]:
+    """What was given with files of this machine for URLs, and those of the input and of the output."""
+    from rowmill.batch import input_place, is_url, output_place
+
+    outputs = [output_place(given[n], given["folder"]) for n in OUTPUTS if is_url(given[n])]
+    file_of = {place.url: place.file for place in outputs}
+    here = given | {name: file_of.get(given[name], given[name]) for name in OUTPUTS}
+    inputs = [
+        input_place(url, number, here["output"])
+        for number, url in enumerate(given["inputs"])
+        if is_url(url)
+    ]
+    file_of = {place.url: place.file for place in inputs}
+    here["inputs"] = [file_of.get(name, name) for name in given["inputs"]]
+    return here, inputs, outputs
+
+
+Ended = tuple[int, list[str], dict[str, Any]]
+"""Exit code, files that were written, and what `--json` tells."""
+
+
+def _ask(given: dict[str, Any], flags: dict[str, Any], job: Job, target: Target) -> Ended:
+    from rowmill.cli.work import summary_record
+
+    summary, written = _done(job, target)
+    files = written.files if written is not None else []
+    if files:
+        say(f"  written: {' and '.join(files)}")
+    return int(summary.exit_code), files, summary_record(summary)
+
+
+def _ask_again(given: dict[str, Any], flags: dict[str, Any], job: Job, target: Target) -> Ended:
+    """Ask what the files hold no answer to, in a run that is gone when the answers are in their places."""
+    from msgspec.structs import replace
+
+    from rowmill.batch import drop, errors_of, num_failed, put_back, select
+    from rowmill.cli.work import summary_record
+
+    again = select(job.source, target)
+    say(f"retry   {again.rows:,} rows are asked again, {again.kept:,} are answered")
+    made: list[str] = []
+    record: dict[str, Any] = {"asked": 0, "kept": again.kept}
+    if again.rows:
+        errors = errors_of(again.target) if target.errors else ""
+        asked = {**given, "inputs": [again.lines], "output": again.target}
+        there = replace(target, file=again.target, errors=errors)
+        summary, written = _done(_job(asked, flags), there, stays=False)
+        record = summary_record(summary) | {"kept": again.kept}
+        if written is None:
+            return int(summary.exit_code), [], record
+        made = [there.file, there.errors]
+    if again.is_needed:
+        put_back(again, target, made)
+    drop(again)
+    failed = num_failed(target)
+    files = [target.file, *([target.errors] if failed and target.errors else [])]
+    say(f"  written: {' and '.join(files)}; {failed:,} lines hold no answer")
+    return SOME_FAILED if failed else 0, files, record
+
+
+def _done(job: Job, target: Target, *, stays: bool = True) -> tuple[Any, Any]:
+    """Run the job and write its files.
+
+    Args:
+        job: with the folder beside the file as its output.
+        target: the files.
+        stays: whether the run is there for people to look at once it is whole.
+
+    Returns: how the run ended, and what was written, if it is whole.
+    """
+    from msgspec.structs import replace
+
     from rowmill.batch import folder_of, write_batch, write_target
     from rowmill.executors.local import run
     from rowmill.progress import open_progress, summary_lines
@@ -112,14 +208,13 @@ def _done(job: Job, target: Target) -> tuple[Any, Any]:
 
     with open_progress(say) as listen:
         summary = run(job, listen=listen)
+    if not (stays or summary.not_done):
+        summary = replace(summary, output="", results=[])
     for line in summary_lines(summary):
         say(line)
     folder = folder_of(target.file)
     write_target(open_storage(folder), target)
-    written = write_batch(folder, target) if not summary.not_done else None
-    if written is not None:
-        say(f"  written: {' and '.join(written.files)}")
-    return summary, written
+    return summary, write_batch(folder, target) if not summary.not_done else None
 
 
 def _engine_flags(words: Sequence[str]) -> dict[str, Any]:
@@ -194,10 +289,12 @@ def _job(given: dict[str, Any], engine_flags: dict[str, Any]) -> Job:
 def _target(given: dict[str, Any], job: Job) -> Target:
     from rowmill.batch import Target, errors_of
 
-    is_apart = given["dialect"] == "openai"
+    # A file of errors beside the answers tells whose dialect they are in.
+    is_found = given["is_again"] and Path(errors_of(given["output"])).is_file()
+    is_apart = given["dialect"] == "openai" or is_found
     return Target(
         file=given["output"],
         errors=given["errors"] or (errors_of(given["output"]) if is_apart else ""),
-        dialect=given["dialect"],
+        dialect="openai" if is_apart else "vllm",
         model=(*given["names"], job.engine.model)[0],
     )

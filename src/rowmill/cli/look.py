@@ -25,10 +25,9 @@ def status(output: str) -> None:
     OUT may be a file of `run-batch`, and one of `vllm run-batch` or of OpenAI's Batch API, too.
     """
     from rowmill import report
-    from rowmill.batch import batch_status, is_batch_file
+    from rowmill.batch import batch_status, is_alone
 
-    is_alone = report.run_of(output) == output and is_batch_file(output)
-    _show(batch_status(output) if is_alone else report.status(output))
+    _show(batch_status(output) if is_alone(output) else report.status(output))
 
 
 @click.command()

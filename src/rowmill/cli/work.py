@@ -31,6 +31,8 @@ FLAGS = {
     "url": "engine.url",
     "limit": "run.limit",
     "gpu": "plan.gpu",
+    "executor": "run.executor",
+    "address": "ray.address",
 }
 """The setting behind each flag."""
 
@@ -70,6 +72,14 @@ def job_options(command: Any) -> Any:
     "--append", is_flag=True, help="Files that the run at the output does not know join it."
 )
 @click.option(
+    "--executor",
+    metavar="NAME",
+    help="`local`, or `ray`: workers on a cluster.  [default: local]",
+)
+@click.option(
+    "--address", metavar="HOST:PORT", help="Head of the Ray cluster; `auto`: this machine's."
+)
+@click.option(
     "--join", default="", hidden=True, metavar="TOKEN", help="Share the run of this token."
 )
 def run(
@@ -84,7 +94,7 @@ def run(
     """
     job = read_job(inputs, sets, flags, needs=("source", "output"))
 
-    from rowmill.executors.local import run as run_here
+    from rowmill.executors import run as run_job
 
     if (
         not job.engine.model
@@ -94,7 +104,7 @@ def run(
         say(
             "no model is named: the demo model SmolLM2-135M-Instruct answers; name one with `--model`"
         )
-    return told(lambda listen: run_here(job, listen=listen, token=join, append=append))
+    return told(lambda listen: run_job(job, listen=listen, token=join, append=append))
 
 
 def told(work: Callable[[Listener], Summary]) -> int:
@@ -127,19 +137,29 @@ def retry(output: str, kinds: tuple[str, ...], sets: tuple[str, ...]) -> int:
 
     The settings are those the run was started with. The last outcome of a row counts; earlier ones stay on the disk.
     """
-    from rowmill.batch import write_again
+    from rowmill.batch import is_alone, write_again
+    from rowmill.errors import ConfigError
     from rowmill.executors.local import retry as retry_here
     from rowmill.executors.retrying import stored_job
     from rowmill.job_file import load_job
     from rowmill.report import run_of
     from rowmill.storage import open_storage
 
+    if is_alone(output):
+        raise ConfigError(reason=_without_run(output))
     output = run_of(output)
     settings = {**stored_job(open_storage(output)), "output.path": output}
     job = load_job(None, settings=settings, sets=sets, check_options=engine_mistakes)
     code = told(lambda listen: retry_here(job, kinds=kinds, listen=listen))
     write_again(output)
     return code
+
+
+def _without_run(file: str) -> str:
+    return (
+        f"`{file}` is a batch file, and no run lies beside it that knows what was asked and how;"
+        f" `rowmill run-batch -i INPUT -o {shlex.quote(file)} --model NAME --retry` asks again what it holds no answer to"
+    )
 
 
 @click.command()

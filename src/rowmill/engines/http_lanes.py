@@ -24,6 +24,7 @@ _AFTER_OUTAGE = 4
 _STUCK_TIMES, _STUCK_S = 5.0, 1.0
 """A request that takes so many times as long as others, and so long at least, waits for its time-out: its seat is lent."""
 _MAX_COOL_S = 10.0
+_WELL, _RECENT = 0.5, 32.0
 _BEGINNINGS = (8192, 4096, 2048, 1024, 512)
 """Bytes of a body that are looked at to see what it shares with others."""
 _MOST_BEGINNINGS = 1 << 16
@@ -48,6 +49,13 @@ class Lane:
         self._probe_s = _PROBE_S
         self._probe: int | None = None
         self.has_answered = False
+        self._failing = 1.0
+        """Share of the last requests that failed in passing, about."""
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it answers most of what it is asked."""
+        return self._failing < _WELL
 
     @property
     def in_flight(self) -> int:
@@ -78,6 +86,7 @@ class Lane:
         """It was answered, or refused for good: the endpoint is well."""
         began = self._since[key]
         self.has_answered = True
+        self._failing -= self._failing / _RECENT
         self._cool_times = max(1.0, self._cool_times / 2)
         self._retries_left = min(_FREE_RETRIES, self._retries_left + self._retry_share)
         if self.down_since >= 0:
@@ -86,10 +95,14 @@ class Lane:
             self.window.reset(_AFTER_OUTAGE, now)
         self.window.answered(now - began, is_full=self.room(now) <= 0)
 
+    def failed(self) -> None:
+        """A request failed in passing, whichever way."""
+        self._failing += (1 - self._failing) / _RECENT
+
     def refused(self) -> float:
         """It was asked too much. Returns: seconds that a seat is to stay empty."""
         self._cooling += 1
-        seconds = min(_MAX_COOL_S, self.window.refused() * self._cool_times)
+        seconds = min(_MAX_COOL_S, self.window.refused(len(self._since) - 1) * self._cool_times)
         if self.window.limit == 1:
             self._cool_times = min(self._cool_times * 2, 1e6)
         return seconds

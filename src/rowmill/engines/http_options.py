@@ -55,7 +55,8 @@ class HttpOptions(Options):
     """Repeated requests as a share of answers, 100 more at the start. An endpoint that needs more is taken for down:
     it is asked one row at a time until it answers."""
     back_off_s: float = Field(default=0.5, gt=0)
-    """Longest wait after the first failed attempt, doubled with each; the wait is drawn between 0 and that."""
+    """Longest wait after the first failed attempt, doubled with each, but once only while the endpoint answers most
+    others; the wait is drawn between 0 and that."""
     max_wait_s: float = Field(default=120.0, gt=0)
     """Longest wait between two attempts. A server that asks for a longer one gets no further attempt."""
     outage_s: float = Field(default=300.0, ge=0)

@@ -245,6 +245,7 @@ class Requests:
     def _try_again(self, row: Group, lane: Lane, error: errors.Transient) -> None:
         now = self._loop.time()
         row.failed_at = lane
+        lane.failed()
         if isinstance(error, Unreachable):
             # Nobody listens: that is no attempt of the row's.
             row.attempts -= 1
@@ -262,6 +263,7 @@ class Requests:
             elapsed_s=now - row.began,
             retry_after_s=error.fields.get("wait_s"),
             draw=random.random,
+            is_well=lane.is_well,
         )
         if isinstance(decision, GiveUp) and len(row.rows) > 1:
             self._halve(row, error)

@@ -20,16 +20,16 @@ _LEAST_ENDS = 16
 """Requests that an interval must have seen, for shares to mean anything."""
 _WEATHER_CAP = 0.12
 """Refusals that come whatever is asked are a smaller share than this."""
-_LEAST_SHARES, _FIRST_WEATHER = 3, 0.1
-_SIGMAS, _CALM = 2.0, 0.34
-_REMEMBERED = 12
+_FIRST_SHARES, _FIRST_WEATHER = 8, 0.1
+_SIGMAS, _CALM, _BIAS = 2.0, 0.34, 0.6
+_REMEMBERED = 24
 """Intervals: longer than from one decrease to the next."""
 _RECENT = 16.0
 _FIRST_COOL_S = 0.02
 """Times the refusals so far, while nobody knows how long an answer takes."""
-_COOLED, _LEAST_COOL, _LEAST_WEATHER = 4.0, 0.2, 0.05
+_COOLED, _LEAST_COOL, _LEAST_WEATHER = 4.0, 0.4, 0.05
 """A seat that was refused stays empty as long as an answer takes where a quarter more than usual is refused."""
-_GROWTH, _SLOW_GROWTH, _NEAR = 6.0, 40.0, 0.9
+_GROWTH, _SLOW_GROWTH, _NEAR = 6.0, 80.0, 0.9
 """A window grows by one in so many, at least by one, in each interval; slowly near where it was refused."""
 _GAIN, _IN_VAIN, _SURE = 0.03, 1.5, 0.25
 """More answers a second must come by so much, beyond noise, before so many times as many are asked at once."""
@@ -62,16 +62,18 @@ class Window:
         """Where it was refused last, or was before an outage: it grows fast up to there."""
         self._was_full = False
         self._began = now
-        self._asked = self._answers = self._refusals = 0
+        self._asked = self._answers = self._refusals = self._others = 0
         self._seconds = 0.0
         self._recent = 0.0
         """Share of refusals among the last requests, about."""
-        self._shares: deque[float] = deque(maxlen=_REMEMBERED)
+        self._shares: deque[float] = deque([_FIRST_WEATHER] * _FIRST_SHARES, _REMEMBERED)
         self._paid = _NEVER
         """Where growing last paid."""
         self._here = _NEVER
         """Where it stands since."""
         self._held = 0
+        self._ends = 0.0
+        """Requests of an interval, about."""
         self.mean_s = 0.0
         """How long an answer takes, smoothed; 0 before the first."""
 
@@ -93,12 +95,16 @@ class Window:
         if not self.mean_s:
             self.mean_s = seconds
 
-    def refused(self) -> float:
+    def refused(self, others: int) -> float:
         """The endpoint said that it is asked too much. Returns: seconds that the seat is to stay empty.
 
         A seat above what the endpoint takes would else be refused a thousand times before the interval is over.
+
+        Args:
+            others: requests that it works on meanwhile.
         """
         self._refusals += 1
+        self._others += others
         self._recent += (1 - self._recent) / _RECENT
         excess = _COOLED * (self._recent - max(self._weather(), _LEAST_WEATHER))
         whole_s = self.mean_s or min(1.0, _FIRST_COOL_S * self._refusals)
@@ -131,6 +137,7 @@ class Window:
             self.mean_s += 0.5 * (mean - self.mean_s)
         # A refusal comes at once, an answer takes its time: at the start there would be refusals alone.
         known = max(ends, self._asked)
+        self._ends += 0.25 * (known - self._ends)
         self._change(self._refusals / known, known, passed_s)
         self._begin(now)
 
@@ -141,7 +148,11 @@ class Window:
         self._shares.append(share)
         noise = _SIGMAS * math.sqrt(max(weather, 0.02) * (1 - weather) / ends)
         if share > weather + noise + 0.02:
-            self._shrink(max(0.5, 1 - 0.5 * max(share - weather, 0.2)))
+            factor = 1 - 0.5 * max(share - weather, 0.2)
+            taken = self._others / max(1, self._refusals) / self._limit
+            # What was worked on while others were refused is about what the endpoint takes.
+            known = max(0.5, taken) if taken < factor else 1.0
+            self._shrink(max(0.5, min(factor, taken)), self._limit * known)
         elif self._held:
             self._held -= 1
             if not self._held:
@@ -162,20 +173,21 @@ class Window:
         step = max(1.0, self._limit / (_SLOW_GROWTH if is_near else _GROWTH))
         self._limit = min(float(self.ceiling), self._limit + step)
 
-    def _shrink(self, factor: float) -> None:
+    def _shrink(self, factor: float, known: float) -> None:
         self._limit = max(1.0, self._limit * factor)
-        self._known = self._limit / factor
+        self._known = known
         self._paid = self._paid if self._paid.limit < self._limit else _NEVER
         self._here = _NEVER
 
     def _weather(self) -> float:
         """Share of refusals that come whatever is asked: what the calmer intervals had."""
-        if len(self._shares) < _LEAST_SHARES:
-            return _FIRST_WEATHER
         calm = sorted(self._shares)[: max(1, int(len(self._shares) * _CALM))]
-        return min(_WEATHER_CAP, sum(calm) / len(calm))
+        mean = sum(calm) / len(calm)
+        # The lowest of many draws lie below what they are drawn from.
+        spread = math.sqrt(max(mean, 0.02) * (1 - mean) / max(_LEAST_ENDS, self._ends))
+        return min(_WEATHER_CAP, mean + _BIAS * spread)
 
     def _begin(self, now: float) -> None:
         self._began, self._was_full = now, False
-        self._asked = self._answers = self._refusals = 0
+        self._asked = self._answers = self._refusals = self._others = 0
         self._seconds = 0.0

@@ -17,6 +17,8 @@ import msgspec
 
 _SPREAD_SHARE = 0.25
 _SPREAD_S = 2.0
+_DOUBLED_WHERE_WELL = 1
+"""Waiting longer and longer is for a server that has too much to do; a row that was unlucky twice waits for nothing."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,7 @@ def after_failure(
     elapsed_s: float,
     retry_after_s: float | None,
     draw: Callable[[], float],
+    is_well: bool = False,
 ) -> Wait | GiveUp:
     """What to do after an attempt failed in a way that may pass.
 
@@ -60,11 +63,13 @@ def after_failure(
         elapsed_s: Since the first attempt began.
         retry_after_s: The server's own word, None where it said nothing readable.
         draw: Uniform over 0 to 1.
+        is_well: Whether the server answers most of what else it is asked: then waits do not grow without end.
     """
     if attempts >= policy.max_attempts:
         return GiveUp(f"after {attempts} attempts")
     if retry_after_s is None:
-        ceiling = policy.first_wait_s * 2.0 ** min(attempts - 1, 60)
+        most = _DOUBLED_WHERE_WELL if is_well else 60
+        ceiling = policy.first_wait_s * 2.0 ** min(attempts - 1, most)
         wait_s = min(policy.max_wait_s, ceiling) * draw()
     elif retry_after_s > policy.max_wait_s:
         return GiveUp(

@@ -43,8 +43,10 @@ class Caps:
         self._config, self._storage, self._stop, self._clock = config, storage, stop, clock
         self._began = self._looked_at = clock()
         self._earlier_s = seconds_before(storage) if config.gpu_hour_price else 0.0
-        self.gpus = 1
+        self.gpus = 1.0
         """GPUs that are paid for; set once they are known."""
+        self.worked_s: float | None = None
+        """Seconds of all workers together; None: there is one, and it works since `begin`."""
         self._before = before or Counts()
         self._prompt_tokens = self._before.prompt_tokens
         self._output_tokens = self._before.output_tokens
@@ -57,7 +59,8 @@ class Caps:
     def cost(self) -> float:
         """What this start and all before it have cost so far, at the price given; 0 without one."""
         config = self._config
-        hours = (self._clock() - self._began + self._earlier_s) / HOUR_S
+        worked_s = self._clock() - self._began if self.worked_s is None else self.worked_s
+        hours = (worked_s + self._earlier_s) / HOUR_S
         tokens = self._prompt_tokens * (config.prompt_million_price or 0.0)
         tokens += self._output_tokens * (config.output_million_price or 0.0)
         return hours * self.gpus * (config.gpu_hour_price or 0.0) + tokens / MILLION
@@ -107,7 +110,7 @@ class Caps:
     def _prices(self) -> str:
         config, parts = self._config, []
         if config.gpu_hour_price:
-            parts.append(f"{self.gpus} x {config.gpu_hour_price:g} an hour")
+            parts.append(f"{self.gpus:g} x {config.gpu_hour_price:g} an hour")
         if config.prompt_million_price:
             parts.append(f"{self._prompt_tokens:,} tokens in")
         if config.output_million_price:

@@ -44,7 +44,7 @@ class Claims:
             again: tasks whose failed rows are asked once more, and no others are done; None: those not committed.
         """
         self._storage, self._leases, self._tasks = storage, leases, tasks
-        self._places, self._again, self._slot = opened.places, again or {}, slot
+        self._places, self._again, self.slot = opened.places, again or {}, slot
         commits = read_commits(storage)
         open_tasks = [task for task in range(opened.cut.num_tasks) if task not in commits]
         self.todo = slot.arranged(open_tasks if again is None else list(again))
@@ -52,6 +52,8 @@ class Claims:
         """Tasks that were left to claim when they were last gone through."""
         self.is_out = False
         """Whether others hold all that was left then: who waits for more rows may wait for one who waits for him."""
+        self.ahead: set[int] = set()
+        """Tasks claimed here that are not read to their end yet; whoever reads takes them out."""
         self.resumed = Counts()
         """Of outcomes that earlier starts wrote, as far as their tasks are committed or claimed by now."""
         for task in commits.keys() - set(self.todo):
@@ -76,7 +78,7 @@ class Claims:
             left = []
             self.num_left = len(todo)
             for task in todo:
-                _wait_while(has_enough, is_over)
+                yield from self._turn(lambda: has_enough() and not is_over())
                 if is_over():
                     return
                 epoch = self._leases.claim(task)
@@ -89,12 +91,27 @@ class Claims:
                     idle_since = time.monotonic()
             todo = [task for task in left if not self._is_committed(task)]
             idle_since = time.monotonic() if is_busy() else idle_since
-            if time.monotonic() - idle_since > self._slot.patience_s:
+            if time.monotonic() - idle_since > self.slot.patience_s:
                 return
             if todo:
                 self.is_out = True
                 yield None
                 time.sleep(WAIT_S)
+
+    def _turn(self, must_wait: Callable[[], bool]) -> Iterator[None]:
+        """Wait until the next task may be claimed."""
+        is_told = False
+        while must_wait():
+            if self.has_share and not is_told:
+                # What is read of those held is planned now, or it would wait for the next task, and that for it.
+                is_told = True
+                yield None
+            time.sleep(ENOUGH_S)
+
+    @property
+    def has_share(self) -> bool:
+        """Whether it holds as much unread as is fair to the others."""
+        return len(self.ahead) >= self.slot.fair_tasks(self.num_left)
 
     def _claimed(self, task: int, epoch: int) -> TaskRows | None:
         """A task whose lease is ours; None where its last holder committed it before it let go."""
@@ -111,6 +128,7 @@ class Claims:
             return None
         self.resumed.merge(log.counts)
         self._tasks.open(log)
+        self.ahead.add(task)
         return TaskRows(task, list(self._places.task_slices(task)), set(log.done))
 
     def _open(self, task: int, epoch: int) -> TaskLog:
@@ -120,8 +138,3 @@ class Claims:
         again = self._again.get(task)
         name = rundir.commit(task, again.retry if again else 0)
         return self._storage.size(name) is not None
-
-
-def _wait_while(has_enough: Callable[[], bool], is_over: Callable[[], bool]) -> None:
-    while has_enough() and not is_over():
-        time.sleep(ENOUGH_S)

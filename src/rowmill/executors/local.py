@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -19,7 +20,7 @@ from rowmill.config import Job
 from rowmill.engines import orphans
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import BadOutput, ConfigError, InputChanged, StorageError
-from rowmill.events import Listener, Note, Summary
+from rowmill.events import Forecast, Listener, Note, Summary
 from rowmill.executors.claims import WAIT_S
 from rowmill.executors.opening import (
     Opened,
@@ -34,7 +35,7 @@ from rowmill.executors.slots import ALONE, Slot, pod_name
 from rowmill.executors.stopping import Stop
 from rowmill.executors.worker import Worker
 from rowmill.flow import calm_interpreter
-from rowmill.journal import Again, read_commits
+from rowmill.journal import Again, Counts, read_commits
 from rowmill.leases import Leases, claim_output
 from rowmill.pipeline import TaskRows
 from rowmill.publish import Done, publish
@@ -46,6 +47,44 @@ from rowmill.write.form import Form, form_of, vectors_of
 MAX_SHOWN_ERRORS = 50
 OWN_HIDDEN = (".lock", ".tmp-", ".probe-")
 """How hidden files that are ours begin; others in the folder are the user's."""
+
+
+class Work(Protocol):
+    """What has been done, by a worker or by many, for the summary."""
+
+    @property
+    def total(self) -> int:
+        """Rows of the run as far as known."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """From the first row to the last outcome."""
+        ...
+
+    @property
+    def engine_start_s(self) -> float:
+        """How long engines took to start."""
+        ...
+
+    @property
+    def cost(self) -> float:
+        """What the run has cost so far."""
+        ...
+
+    @property
+    def new_counts(self) -> Counts:
+        """Counts over the outcomes of this start."""
+        ...
+
+    @property
+    def retries(self) -> list[tuple[str, int]]:
+        """Requests of this start that were made again: (cause, number)."""
+        ...
+
+    def all_counts(self) -> Counts:
+        """Counts over the whole run as far as known."""
+        ...
 
 
 def run(
@@ -92,7 +131,7 @@ class _How(msgspec.Struct, frozen=True, kw_only=True):
 def _run(job: Job, stop: Stop, token: str, how: _How) -> Summary:
     storage = open_storage(job.output.path)
     check_places(job, storage)
-    existed = _has_run(storage)
+    existed = has_run(storage)
     if not existed:
         probe(storage)
     mine = token or new_token()
@@ -100,19 +139,24 @@ def _run(job: Job, stop: Stop, token: str, how: _How) -> Summary:
     with claim_output(storage, token=mine, lease_s=job.run.lease_s) as owner:
         if owner.has_joined:
             return _run_owned(job, storage, mine, stop, how)
-        _tidy(storage)
+        tidy(storage)
         try:
             return _run_owned(job, storage, mine, stop, how)
         except ConfigError:
             # Still the owner, and nobody was to join: nobody else's traces are among these.
             if not existed and how.slot.is_alone and isinstance(storage, LocalStorage):
-                _remove_traces(storage, root_was_there)
+                remove_traces(storage, root_was_there)
             elif how.append:
                 _remove_strange_spools(storage)
             raise
 
 
-def _has_run(storage: Storage) -> bool:
+def has_run(storage: Storage) -> bool:
+    """Whether a run lies at the output.
+
+    Raises:
+        BadOutput: it cannot be looked at.
+    """
     try:
         return read_run(storage) is not None
     except StorageError as error:
@@ -135,7 +179,7 @@ def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None
         raise ConfigError(reason=f"`{job.output.path}` holds no run; there is nothing to retry")
     token = new_token()
     with Stop() as stop, claim_output(storage, token=token, lease_s=job.run.lease_s):
-        _tidy(storage)
+        tidy(storage)
         tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         again = plan_retry(storage, tuple(kinds), tree)
         return _run_owned(job, storage, token, stop, _How(listen=listen, again=again))
@@ -173,19 +217,19 @@ def _run_owned(job: Job, storage: Storage, token: str, stop: Stop, how: _How) ->
     with (
         calm_interpreter(),
         publishing_ahead(
-            storage, opened.cut, opened.words.job.output, _form(opened), pays=pays
+            storage, opened.cut, opened.words.job.output, form_of_run(opened), pays=pays
         ) as ahead,
         loading(opened, storage, how.slot, listen) as load,
     ):
         worker.work()
         done = None
-        if _is_whole(opened, storage, again):
+        if is_whole(opened, storage, again):
             with _publisher(opened, storage, token, how.slot) as may_publish:
-                done = _publish(opened, storage, ahead) if may_publish else None
+                done = publish_run(opened, storage, ahead) if may_publish else None
         if not stop:
             load.end(is_whole=done is not None)
-    summary = _summary(opened, storage, worker, stop, done)
-    return with_loaded(summary, load.result, opened.words.job)
+    told = summary(opened, worker, stop, done, worker.foretelling.said())
+    return with_loaded(told, load.result, opened.words.job)
 
 
 @contextlib.contextmanager
@@ -227,13 +271,20 @@ def refuse_bad_rows(opened: Opened) -> None:
         raise ConfigError(reason=reason)
 
 
-def _is_whole(opened: Opened, storage: Storage, again: dict[int, Again] | None) -> bool:
+def is_whole(opened: Opened, storage: Storage, again: dict[int, Again] | None = None) -> bool:
+    """Whether all tasks are committed, and those that are asked again anew."""
     names = storage.list(rundir.COMMITS)
     wanted = [rundir.commit(task, one.retry) for task, one in (again or {}).items()]
     return set(wanted) <= set(names) and len(read_commits(storage)) >= opened.cut.num_tasks
 
 
-def _publish(opened: Opened, storage: Storage, ahead: Ahead | None) -> Done:
+def publish_run(opened: Opened, storage: Storage, ahead: Ahead | None) -> Done:
+    """Write the results of a run that is whole.
+
+    Raises:
+        InputChanged: what they are joined with is no longer what was asked.
+        StorageError: they cannot be written.
+    """
     moved = changed(opened.record.files)
     if moved:
         raise InputChanged(path=next(iter(moved)))
@@ -243,27 +294,30 @@ def _publish(opened: Opened, storage: Storage, ahead: Ahead | None) -> Done:
         list(read_commits(storage).values()),
         prefix=opened.record.prefix,
         part_bytes=opened.words.job.output.part_bytes,
-        form=_form(opened),
-        answers=_schema_text(opened.words.job),
+        form=form_of_run(opened),
+        answers=schema_text(opened.words.job),
         written=ahead.parts if ahead is not None else None,
     )
 
 
-def _form(opened: Opened) -> Form:
+def form_of_run(opened: Opened) -> Form:
+    """How the run's results are written."""
     job = opened.words.job
     return form_of(job.output, opened.cut.shards, vectors_of(job))
 
 
-def _schema_text(job: Job) -> str:
+def schema_text(job: Job) -> str:
+    """JSON Schema that the job holds its answers to; empty for none."""
     schema = job.sampling.schema_
     return msgspec.json.encode(schema).decode() if schema else ""
 
 
-def _summary(
-    opened: Opened, storage: Storage, worker: Worker, stop: Stop, done: Done | None
+def summary(
+    opened: Opened, work: Work, stop: Stop, done: Done | None, forecast: Forecast | None = None
 ) -> Summary:
-    counts = done.counts if done else worker.all_counts()
-    total = counts.done if done else worker.total
+    """How the run ended, published or not; `forecast` is what was said before."""
+    counts = done.counts if done else work.all_counts()
+    total = counts.done if done else work.total
     exit_code = stop.exit_code or (4 if counts.failed else 0)
     return Summary(
         total=total,
@@ -274,24 +328,24 @@ def _summary(
         prompt_tokens=counts.prompt_tokens,
         cached_tokens=counts.cached_tokens,
         output_tokens=counts.output_tokens,
-        asked=worker.new_counts.done,
-        new_tokens=worker.new_counts.prompt_tokens + worker.new_counts.output_tokens,
+        asked=work.new_counts.done,
+        new_tokens=work.new_counts.prompt_tokens + work.new_counts.output_tokens,
         truncated=counts.truncated,
         violations=counts.violations,
-        seconds=worker.seconds,
-        engine_start_s=worker.engine_start_s,
-        cost=worker.cost,
-        forecast=worker.foretelling.said() if done else None,
+        seconds=work.seconds,
+        engine_start_s=work.engine_start_s,
+        cost=work.cost,
+        forecast=forecast if done else None,
         output=opened.words.job.output.path,
         results=[part.name for part in done.parts] if done else [],
         errors=counts.top_errors(MAX_SHOWN_ERRORS),
-        retries=worker.retries,
+        retries=work.retries,
         stopped="" if done else stop.reason,
         exit_code=0 if done and not counts.failed else (4 if done else exit_code),
     )
 
 
-def _tidy(storage: Storage) -> None:
+def tidy(storage: Storage) -> None:
     """Clear away what a killed owner left: engines without a parent, half-written files."""
     for name in storage.list(rundir.ENGINES):
         path = storage.path(name)
@@ -309,7 +363,7 @@ def _remove_strange_spools(storage: Storage) -> None:
             storage.remove(name)
 
 
-def _remove_traces(storage: LocalStorage, root_was_there: bool) -> None:
+def remove_traces(storage: LocalStorage, root_was_there: bool) -> None:
     """A job that was refused before its run existed leaves nothing."""
     root = storage.root
     for path in sorted(root.rglob("*"), reverse=True):

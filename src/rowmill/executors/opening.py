@@ -214,7 +214,7 @@ def new_run(words: Words, source: Source, token: str) -> Opened:
     record = Record(
         token=token,
         identity=identity(words.job, words.measure),
-        job=_as_recorded(job),
+        job=as_recorded(job),
         reasons=reasons(job, words.limits, cut_),
         versions=versions(),
         files=source.files,
@@ -224,7 +224,7 @@ def new_run(words: Words, source: Source, token: str) -> Opened:
     return Opened(words, record, cut_, Places(cut_), is_new=True, notes=source.notes)
 
 
-def _as_recorded(job: Job) -> dict[str, Any]:
+def as_recorded(job: Job) -> dict[str, Any]:
     """The job as it was given, files named so that they are found from any folder."""
     tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     engine = tree.get("engine", {})

@@ -39,9 +39,9 @@ class Slot(msgspec.Struct, frozen=True):
         """Its part of so many rows."""
         return max(1, rows // self.of) if rows else 0
 
-    def fair_rows(self, rows_left: int) -> float:
-        """How many of the rows that nobody holds it may read ahead: ever fewer, so that all end together."""
-        return math.inf if self.is_alone else rows_left / (2 * self.of)
+    def fair_tasks(self, tasks_left: int) -> float:
+        """How many tasks it may hold unread of so many that are left: half of its even share, so that all end together."""
+        return math.inf if self.is_alone else max(1, -(-tasks_left // (2 * self.of)))
 
 
 ALONE = Slot()

@@ -73,9 +73,9 @@ class Worker:
             slot: which of several workers this one is.
         """
         job = opened.words.job
-        self._opened, self._storage, self._name, self._slot = opened, storage, name, slot
+        self._opened, self._storage, self._name = opened, storage, name
         self._job, self._stop, self._listen = job, stop, listen
-        self._tasks = OpenTasks(opened.places, name)
+        self.tasks = OpenTasks(opened.places, name)
         self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
         self._stations = stations_of(opened)
         self.foretelling = Foretelling(job, self._stations, is_wanted=warm is None)
@@ -87,14 +87,14 @@ class Worker:
             job,
             storage,
             self._feed,
-            put=self._tasks.put,
+            put=self.tasks.put,
             care=self._care(),
             warm=warm,
         )
-        self._claims = Claims(storage, self._leases, self._tasks, opened, again, slot)
+        self.claims = Claims(storage, self._leases, self.tasks, opened, again, slot)
         wanted = slot.share(min(job.validate_.first_rows, opened.cut.num_lines))
-        self._first = FirstRows(self._stations, self._claims, wanted)
-        self._resumed = self._claims.resumed
+        self._first = FirstRows(self._stations, self.claims, wanted)
+        self._resumed = self.claims.resumed
         self._caps = Caps(job.run, storage, stop, before=self._resumed)
         self.total = opened.cut.num_lines
         """Rows of the run as far as known: lines, less the blank ones met."""
@@ -122,7 +122,7 @@ class Worker:
         self._began = time.monotonic()
         self._caps.begin()
         with self._leases, self._stop.draining():
-            claims = self._claims.rows(
+            claims = self.claims.rows(
                 self._has_enough,
                 lambda: self._is_over or bool(self._stop),
                 lambda: self._feed.in_flight > 0 or self._stations.num_read > self._entered,
@@ -144,7 +144,7 @@ class Worker:
                 if keeper is not None:
                     keeper.stop()
                 is_other_input = isinstance(sys.exception(), InputChanged)
-                self._tasks.discard() if is_other_input else self._tasks.close()
+                self.tasks.discard() if is_other_input else self.tasks.close()
                 self._log.close()
                 self.seconds = time.monotonic() - self._began - self.engine_start_s
 
@@ -173,18 +173,18 @@ class Worker:
     @property
     def has_work(self) -> bool:
         """Whether any task is left to do."""
-        return bool(self._claims.todo)
+        return bool(self.claims.todo)
 
     @property
     def new_counts(self) -> Counts:
         """Counts over the outcomes of this start."""
-        return self._tasks.counts
+        return self.tasks.counts
 
     def all_counts(self) -> Counts:
         """Counts over the whole run as this worker knows it."""
         counts = Counts()
         counts.merge(self._resumed)
-        counts.merge(self._tasks.counts)
+        counts.merge(self.tasks.counts)
         return counts
 
     # -- reading ahead ------------------------------------------------------------------
@@ -194,10 +194,8 @@ class Worker:
         if not self._is_checked:
             return self._stations.num_validated >= max(1, self._first.wanted)
         waiting = self._stations.num_validated - self._entered
-        if waiting < self._feed.target_rows:
-            return False
-        fair = self._slot.fair_rows(self._claims.num_left * self._opened.cut.task_rows)
-        return waiting >= min(4 * self._job.plan.window_rows, fair)
+        most = max(self._feed.target_rows, 4 * self._job.plan.window_rows)
+        return waiting >= most or self.claims.has_share
 
     def _check_first_rows(self) -> None:
         """Wait until the first rows are checked; refuse the job before anything is asked or kept.
@@ -268,17 +266,18 @@ class Worker:
 
     def _enter(self, window: Window, keeper: Keeper) -> None:
         """Note a window's rejects, copies and ends of tasks before its rows are asked."""
-        self._tasks.await_copies(window.plan)
+        self.tasks.await_copies(window.plan)
         self._entered += window.num_rows
         if window.rejects:
-            self._tasks.put(pack(window.rejects))
+            self.tasks.put(pack(window.rejects))
             self._rejected += len(window.rejects)
         for task, num_rows in window.ends:
             lines = sum(
                 stop - first for _, first, stop in self._opened.places.task_slices(task)
             )
             self.total -= lines - num_rows
-            self._tasks.expect(task, num_rows)
+            self.claims.ahead.discard(task)
+            self.tasks.expect(task, num_rows)
         if window.ends:
             keeper.nudge()
 
@@ -295,13 +294,13 @@ class Worker:
 
     def _ask_again(self) -> None:
         """Ask rows that were to copy one that failed in passing."""
-        while self._tasks.again and self._asking.is_on:
-            self._asking.ask(self._tasks.again.popleft())
+        while self.tasks.again and self._asking.is_on:
+            self._asking.ask(self.tasks.again.popleft())
 
     def _settle(self, keeper: Keeper) -> None:
         """Wait for what is in flight: to the end, or as long as a drain may take."""
         give_up_at = None
-        while self._feed.in_flight > 0 or (self._tasks.again and not self._stop):
+        while self._feed.in_flight > 0 or (self.tasks.again and not self._stop):
             self._raise_errors(keeper)
             if self._stop and give_up_at is None:
                 give_up_at = time.monotonic() + self._job.run.drain_s
@@ -315,9 +314,6 @@ class Worker:
                 self._ask_again()
                 self._check_caps()
             self._feed.wait_idle(TICK_S)
-        self._finish_tasks(keeper)
-
-    def _finish_tasks(self, keeper: Keeper) -> None:
         keeper.stop()
         self._raise_errors(keeper)
         self._asking.tell_filling()
@@ -355,21 +351,21 @@ class Worker:
 
     def _check_caps(self) -> None:
         self._caps.gpus = self._asking.gpus
-        self._caps.check(self._tasks.counts, rejected=self._rejected, entered=self._entered)
+        self._caps.check(self.tasks.counts, rejected=self._rejected, entered=self._entered)
 
     # -- keeping ------------------------------------------------------------------------
 
     def _keep(self) -> None:
         """Commit whole tasks, checkpoint in time, tell how far the run is."""
-        whole = self._tasks.whole_tasks()
+        whole = self.tasks.whole_tasks()
         check_input(self._opened, whole)
         for task in whole:
-            self._tasks.commit(task)
+            self.tasks.commit(task)
             self._leases.release(task)
         now = time.monotonic()
         if now - self._checkpoint_at >= self._job.run.checkpoint_s:
             self._checkpoint_at = now
-            self._tasks.checkpoint()
+            self.tasks.checkpoint()
         self._tell(now)
 
     def _tell(self, now: float) -> None:
@@ -382,14 +378,14 @@ class Worker:
             self._log.add(self._notes.popleft())
         event = progress_event(
             self._resumed,
-            self._tasks.counts,
+            self.tasks.counts,
             total=self.total,
             seconds=now - self._began - self.engine_start_s,
             queues=queues(
                 self._feed,
                 self._asking.gauges,
                 planned_bytes=self._buffer.weight,
-                copies=self._tasks.num_waiting_copies,
+                copies=self.tasks.num_waiting_copies,
             ),
         )
         self._hear(event)

@@ -249,20 +249,37 @@ class _Listing:
 
     def _walk(self, root: Path) -> Iterator[Path]:
         real_root = _real(root)
-        for folder, folders, files in os.walk(root, onerror=self._cannot_list):
+        been = {real_root}
+        for folder, folders, files in os.walk(
+            root, onerror=self._cannot_list, followlinks=True
+        ):
             hidden = [name for name in folders if name.startswith((".", "_"))]
-            linked = [name for name in folders if Path(folder, name).is_symlink()]
             self.skipped["hidden folders"] += len(hidden)
-            self.skipped["links to folders"] += len(set(linked) - set(hidden))
-            folders[:] = [name for name in folders if name not in hidden]
+            folders[:] = [
+                name
+                for name in folders
+                if name not in hidden and self._is_walked(Path(folder, name), real_root, been)
+            ]
             for name in files:
                 path = Path(folder, name)
-                if self._is_wanted(path) and not self._leads_out(path, real_root):
+                if self._is_wanted(path) and self._may_read(path, real_root):
                     yield path
         self.skipped = +self.skipped
 
+    def _is_walked(self, folder: Path, real_root: Path, been: set[Path]) -> bool:
+        """Whether a folder's files are wanted: those behind a link only where it leads out, and once."""
+        if not folder.is_symlink():
+            return True
+        real = _real(folder)
+        if real.is_relative_to(real_root) or real in been:
+            self.skipped["links to folders"] += 1
+            return False
+        been.add(real)
+        return self._may_read(folder, real_root)
+
     def _match(self, pattern: str) -> Iterator[Path]:
         root = _fixed_root(pattern)
+        real_root = _real(root)
         asks_hidden = any(
             part.startswith((".", "_"))
             for part in Path(pattern).parts
@@ -274,8 +291,8 @@ class _Listing:
             parts = path.relative_to(root).parts
             if not asks_hidden and any(part.startswith((".", "_")) for part in parts[:-1]):
                 self.skipped["hidden files"] += 1
-            elif self._is_wanted(path, asks_hidden=asks_hidden) and not self._leads_out(
-                path, _real(root)
+            elif self._is_wanted(path, asks_hidden=asks_hidden) and self._may_read(
+                path, real_root
             ):
                 yield path
 
@@ -293,12 +310,20 @@ class _Listing:
             return True
         return False
 
-    def _leads_out(self, path: Path, real_root: Path) -> bool:
-        if not path.is_symlink():
-            return False
-        leads_out = not _real(path).is_relative_to(real_root)
-        self.skipped["links that lead out of the folder"] += leads_out
-        return leads_out
+    def _may_read(self, path: Path, real_root: Path) -> bool:
+        """Whether what is there lies within the root, or may be read wherever it lies."""
+        policy = self._read.links
+        if policy == "follow" or (real := _real(path)).is_relative_to(real_root):
+            return True
+        if policy == "skip":
+            self.skipped["links that lead out of the folder"] += 1
+        else:
+            why = (
+                f"leads out of the folder, to `{real}`; if that is meant, set `read.links` to"
+                " `follow`, or to `skip` to leave it out"
+            )
+            self._refuse(path, why)
+        return False
 
     def _take(self, path: Path, name: str, *, within: str) -> None:
         """Keep a file that can be read, once; `within`: its path as the user gave it, with all folders."""
