@@ -130,7 +130,7 @@ def test_names_in_sql_are_quoted() -> None:
 
 
 def test_addresses_say_what_a_store_knows() -> None:
-    typo = parse_sink("pgvector://h/d?tabel=t")
+    typo = parse_sink("pgvector://h/d?tables=t")
     with pytest.raises(UnknownName, match="did you mean `table`"):
         check_parameters(typo, table="table")
     with pytest.raises(BadSink, match="names no table"):

@@ -48,10 +48,16 @@ class Ledger:
         self.can_keep = True
         """Whether records can be written: a run may lie where we can only read."""
 
+    def counted(self) -> list[Loaded]:
+        """What the store holds of each task: after a retry, its last commit has all the rows of the earlier ones."""
+        names = sorted(self.by_commit)
+        last = {rundir.task_of_commit(name): self.by_commit[name] for name in names}
+        return list(last.values())
+
     @property
     def num_vectors(self) -> int:
         """How many vectors the store should hold of this run."""
-        return sum(one.vectors for one in self.by_commit.values())
+        return sum(one.vectors for one in self.counted())
 
     def add(self, commit: str, loaded: Loaded) -> None:
         """Note that the store has taken a commit's vectors."""

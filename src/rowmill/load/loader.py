@@ -127,7 +127,7 @@ class Loader:
 
     def total(self, notes: list[str] | None = None) -> Total:
         """What is loaded so far."""
-        every = list(self._ledger.by_commit.values())
+        every = self._ledger.counted()
         return Total(
             rows=sum(one.rows for one in every),
             vectors=sum(one.vectors for one in every),
