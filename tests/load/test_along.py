@@ -173,3 +173,21 @@ def test_a_password_is_in_no_file_and_no_word(
     files = [file for file in place.rglob("*") if file.is_file()]
     assert json.loads((place / "out" / "run.json").read_bytes())["job"]["sink"]["to"] == address
     assert [file for file in files if PASSWORD.encode() in file.read_bytes()] == []
+
+
+def test_rows_that_were_asked_again_join_the_others(tmp_path: Path) -> None:
+    with store("lancedb") as there:
+        address = there.address("docs")
+        fault = '[[engine.faults]]\ncontains = "number 7"\naction = "error"\n'
+        job = job_of(tmp_path, rows=100, task_rows=20, sink=address, more=fault)
+        out = tmp_path / "out"
+        first = rowmill("run", str(job))
+        some = there.read("docs")
+        done("retry", str(out), "--set", "engine.faults=[]")
+
+        assert first.returncode == 4
+        assert len(some) == 100 - 11
+        assert len(expected(out)) == 100
+        assert there.read("docs") == expected(out)
+        assert f"100 rows in {address}" in done("export", str(out), "--to", address)
+        assert "loaded again" not in done("export", str(out), "--to", address)
