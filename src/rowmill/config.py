@@ -12,6 +12,8 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from rowmill.kubernetes_config import KubernetesConfig
 from rowmill.part import Part
+from rowmill.ray_config import RayConfig
+from rowmill.sink_config import SinkConfig
 
 Kind = Literal["auto", "generate", "chat", "embed"]
 TooLongPolicy = Literal["error", "truncate_left", "truncate_right", "clamp_max_tokens", "chunk"]
@@ -266,25 +268,6 @@ class RunConfig(Part):
         return self
 
 
-class RayConfig(Part):
-    """`[ray]`: workers of `run.executor = "ray"`."""
-
-    address: str = ""
-    """`HOST:PORT` of a cluster's head, or `auto` for the one on this machine. Empty: `RAY_ADDRESS`, else a cluster of
-    this machine alone that ends with the run."""
-    workers: int | None = Field(default=None, gt=0)
-    """Most workers at once; there are never more than tasks to do. None: as many as the nodes have room for, counted
-    anew as nodes come and go. A cluster that adds nodes on demand needs a number: it adds them for workers that wait."""
-    gpus: float | None = Field(default=None, ge=0)
-    """GPUs of one worker. None: tensor x pipeline parallel of an engine that needs a GPU, else none."""
-    cpus: float | None = Field(default=None, gt=0)
-    """Cores that Ray sets aside for one worker. None: `engine.threads` of `llamacpp`, or all of a node's; else 1."""
-    prepare: int | None = Field(default=None, ge=0)
-    """Cores that tokenise rows ahead of the workers and leave token ids under `prepared/` of the output, 4 GiB at most;
-    never those that workers may want. 0: none. None: two a worker with GPUs, on nodes without GPUs, where the engine
-    takes token ids; on a worker's own node the same cores would do the same work, with a detour over the disk."""
-
-
 class OutputConfig(Part):
     """`[output]`: where results go; `output = "out/"` is short for its `path`."""
 
@@ -353,6 +336,8 @@ class Job(Part):
     """Order and company of rows."""
     run: RunConfig = RunConfig()
     """Safety and stopping."""
+    sink: SinkConfig = SinkConfig()
+    """A vector store to load."""
     kubernetes: KubernetesConfig = KubernetesConfig()
     """Pods that `rowmill k8s` asks for."""
     ray: RayConfig = RayConfig()
@@ -372,12 +357,27 @@ class Job(Part):
     def _path_is_short_for_output(cls, value: Any) -> Any:
         return value if isinstance(value, dict | OutputConfig) else {"path": str(value)}
 
+    @field_validator("sink", mode="before")
+    @classmethod
+    def _address_is_short_for_sink(cls, value: Any) -> Any:
+        return value if isinstance(value, dict | SinkConfig) else {"to": str(value)}
+
     @model_validator(mode="after")
     def _one_prompt(self) -> Job:
         if self.prompt and self.prompt_jinja:
             msg = "`prompt` and `prompt_jinja` exclude each other; keep one"
             raise ValueError(msg)
         return self
+
+    @field_validator("plan")
+    @classmethod
+    def _texts_to_embed_are_not_sorted(
+        cls, plan: PlanConfig, found: ValidationInfo
+    ) -> PlanConfig:
+        if found.data.get("kind") == "embed" and plan.sort == "input":
+            msg = '`sort = "input"` is for prompts that begin alike; leave it out of a job that embeds'
+            raise ValueError(msg)
+        return plan
 
     @field_validator("engine")
     @classmethod

@@ -7,6 +7,7 @@
     |   +-- MissingExtra   gives the pip line
     |   +-- BadSource      the input cannot be read
     |   +-- BadOutput      the output cannot be written, or is the input
+    |   +-- BadSink        a vector store is not as the job wants it
     |   +-- DuplicateIds   names the ids and their lines
     |   +-- RunMismatch    names the keys that differ
     |   +-- OutputInUse    names the owner
@@ -18,15 +19,17 @@
     |   +-- Refused        the engine said no for good
     |   +-- GaveUp         retries of a transient failure are used up
     |   +-- KilledEngine   the engine died on this row, alone, again
-    +-- Transient          the same call may work later; only engines/retry.py catches it
+    +-- Transient          the same call may work later; only engines/retry.py and load/ catch it
     |   +-- RateLimited    retry_after_s
     |   +-- TimedOut
     |   +-- Disconnected
+    |   +-- SinkDown       a vector store does not answer; load/ tries again
     +-- Stopped            every further row would be refused       exit 5
     +-- EngineDied         this worker is finished                  exit 3
     |   +-- NeverReady     an engine took too long to start         exit 5
     +-- StorageError       disk or bucket failed                    exit 3
     |   +-- InputChanged   a file of the input is no longer what it was
+    +-- SinkFailed         a vector store took not all vectors      exit 3
 
 The class takes data and builds the sentence: what, where, got what, allowed what, do what.
 No payload text, prompts may be private. Every class survives pickling.
@@ -112,6 +115,10 @@ class BadSource(ConfigError):
 
 class BadOutput(ConfigError):
     """The output cannot be written, or it is the input."""
+
+
+class BadSink(ConfigError):
+    """A vector store cannot be written to as the job wants it; `reason` is the sentence."""
 
 
 class DuplicateIds(ConfigError):
@@ -218,6 +225,10 @@ class Disconnected(Transient):
     """The connection broke, or its body was cut."""
 
 
+class SinkDown(Transient):
+    """A vector store does not answer, or not now; `reason` says what it said."""
+
+
 class Stopped(RowmillError):
     """Whatever is asked now is refused until a person did something: a key, a bill."""
 
@@ -254,3 +265,16 @@ class InputChanged(StorageError):
     def __init__(self, *, path: str, reason: str = "") -> None:
         why = "changed while the run was going on; put the old file back"
         super().__init__(path=path, reason=reason or why)
+
+
+class SinkFailed(RowmillError):
+    """A vector store took not all vectors; all of them are on the disk."""
+
+    exit_code = 3
+
+    def __init__(self, *, sink: str, reason: str, way_on: str = "") -> None:
+        super().__init__(sink=sink, reason=reason, way_on=way_on)
+
+    def sentence(self) -> str:
+        way_on = self.fields["way_on"] or "run the same command again to go on"
+        return f"`{self.fields['sink']}`: {self.fields['reason']}; {way_on}"

@@ -142,6 +142,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Where the run lies, as the user gave it."""
     results: list[str] = []
     """Published files in order, by their names under `output`."""
+    sink: str = ""
+    """What became of loading the vectors, in words; empty where the job names no vector store."""
+    not_loaded: list[tuple[str, str]] = []
+    """(FILE:LINE, why) of the first rows that the store did not get."""
     errors: list[tuple[str, str, int]] = []
     """(kind, sentence of one of them, rows), most frequent first."""
     retries: list[tuple[str, int]] = []

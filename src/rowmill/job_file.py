@@ -32,6 +32,7 @@ MAX_SHOWN = 40
 """Characters of a name or number that a message shows."""
 MAX_ROUNDS = 4
 """Validation rounds; rules over several keys speak only once the keys alone are right."""
+SHORT: dict[tuple[str, ...], str] = {("output",): "path", ("sink",): "to"}
 NEEDED = {
     "source": "no input: name a file, glob or folder, or set `source` in a job file",
     "output": "no output: give `-o FOLDER`, or set `output` in a job file",
@@ -61,7 +62,7 @@ def load_job(
     where = str(file) if file is not None else "command line"
     mistakes: list[str] = []
     tree = _read_toml(Path(file), where) if file is not None else {}
-    _spell_output_out(tree)
+    _spell_out(tree)
     given: dict[tuple[str, ...], str] = {}
     for key, value in (settings or {}).items():
         path = tuple(key.split("."))
@@ -114,16 +115,18 @@ def _why_not_toml(text: str) -> str:
     return f"not valid TOML at {place}: {what}{hint}"
 
 
-def _spell_output_out(tree: Tree) -> None:
-    """`output = "out/"` is short for its `path`; long, flags can be laid over it key by key."""
-    if isinstance(tree.get("output"), str):
-        tree["output"] = {"path": tree["output"]}
+def _spell_out(tree: Tree) -> None:
+    """A text is short for one setting of its table (`SHORT`); long, flags can be laid over it key by key."""
+    short = (
+        (table, key) for (table,), key in SHORT.items() if isinstance(tree.get(table), str)
+    )
+    tree.update({table: {key: tree[table]} for table, key in short})
 
 
 def _lay(tree: Tree, path: tuple[str, ...], value: Any) -> list[str]:
     """Put `value` at `path`, over what is there; mistakes if the way is barred."""
-    if path == ("output",) and isinstance(value, str):
-        path = ("output", "path")
+    if path in SHORT and isinstance(value, str):
+        path = (*path, SHORT[path])
     at = tree
     for depth, key in enumerate(path[:-1], start=1):
         step = at.setdefault(key, {})
@@ -161,7 +164,7 @@ def _value(path: tuple[str, ...], text: str) -> Any:
     """
     text = text.strip()
     kind = _kind(_field(path))
-    wants_text = kind is str or get_origin(kind) is Literal or path == ("output",)
+    wants_text = kind is str or get_origin(kind) is Literal or path in SHORT
     try:
         table = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):

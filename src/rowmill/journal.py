@@ -277,7 +277,7 @@ def read_commits(storage: Storage) -> dict[int, Commit]:
 
     Raises: StorageError where one is damaged.
     """
-    commits = (_read_commit(storage, name) for name in storage.list(rundir.COMMITS))
+    commits = (read_commit(storage, name) for name in storage.list(rundir.COMMITS))
     return {commit.task: commit for commit in commits}
 
 
@@ -287,11 +287,15 @@ def generations(storage: Storage, task: int) -> list[tuple[int, Commit]]:
     Raises: StorageError where one is damaged.
     """
     names = storage.list(rundir.commit(task).removesuffix(".json"))
-    found = [(rundir.retry_of_commit(name), _read_commit(storage, name)) for name in names]
+    found = [(rundir.retry_of_commit(name), read_commit(storage, name)) for name in names]
     return sorted(found, key=lambda generation: generation[0])
 
 
-def _read_commit(storage: Storage, name: str) -> Commit:
+def read_commit(storage: Storage, name: str) -> Commit:
+    """One commit.
+
+    Raises: StorageError where it is damaged.
+    """
     try:
         return msgspec.json.decode(storage.read(name), type=Commit)
     except msgspec.DecodeError as error:

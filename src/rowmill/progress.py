@@ -92,6 +92,7 @@ def summary_lines(summary: Summary) -> list[str]:
     if s.results:
         more = f" and {len(s.results) - 1:,} more" if len(s.results) > 1 else ""
         lines.append(f"  results: {s.output.rstrip('/')}/{s.results[0]}{more}")
+    lines += [f"  {line}" for line in _sink(s)]
     if s.not_done:
         lines.append(f"  resume: run the same command again; {s.not_done:,} rows are left")
     if s.failed and s.output and not s.not_done:
@@ -149,6 +150,13 @@ def _work(s: Summary) -> Iterator[str]:
             f"off schema: {s.violations:,} rows have answers that break their schema, `regex` or `choices`;"
             " `rowmill_violation` says where"
         )
+
+
+def _sink(s: Summary) -> Iterator[str]:
+    if s.sink:
+        # Whole, for the command that goes on stands at its end.
+        yield f"vectors: {' '.join(s.sink.split())}"
+    yield from (f"not there: {place}: {reason}" for place, reason in s.not_loaded)
 
 
 def _retries(s: Summary) -> Iterator[str]:

@@ -21,6 +21,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "onnx": "rowmill.engines.onnx",
         "vllm": "rowmill.engines.vllm",
     },
+    "sinks": {
+        "lancedb": "rowmill.write.keyed.lancedb",
+        "milvus": "rowmill.write.keyed.milvus",
+        "pgvector": "rowmill.write.keyed.pgvector",
+        "qdrant": "rowmill.write.keyed.qdrant",
+    },
     "executors": {
         "local": "rowmill.executors.local",
         "ray": "rowmill.executors.ray",

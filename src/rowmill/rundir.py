@@ -24,6 +24,7 @@ Memory: none.
     engines/PID.json, PID-N.json    engine process groups, to end orphans
     arrivals/TASK/EPOCH.u32         in which order the rows of a committed task were answered
     results/part-N.SUFFIX           published; nothing else lies there, so that readers take the whole folder
+    loads/SINK/TASK.json            what of a committed task a vector store holds
     done.json                       written last: the parts that are published
     batch.json                      of `run-batch`: which files the run is to become
 """
@@ -62,10 +63,11 @@ AGAIN = ".retry"
 """The same, of what is asked again where no run is left."""
 ARRIVALS = "arrivals/"
 PREPARED = "prepared/"
+LOADS = "loads/"
 
 _FOLDERS = (
     *("plan/", SPOOL, LOTS, SEGMENTS, COMMITS),
-    *(LEASES, EVENTS, ENGINES, RESULTS, ARRIVALS, PREPARED),
+    *(LEASES, EVENTS, ENGINES, RESULTS, ARRIVALS, PREPARED, LOADS),
 )
 _SEGMENT = re.compile(r"segments/(\d+)/(\d+)-(\d+)\.jsonl")
 _COMMIT = re.compile(r"commits/(\d+)(?:\.r(\d+))?\.json")
@@ -148,6 +150,21 @@ def part(number: int, suffix: str = ".jsonl") -> str:
 def spool(number: int) -> str:
     """Name, within the folder of spools, of the spool of the `number`-th input file, counted from 0."""
     return f"{number:05d}.zst"
+
+
+def loads_of(sink: str) -> str:
+    """Prefix of what is known of one vector store, by a digest of its address."""
+    return f"{LOADS}{sink}/"
+
+
+def load(sink: str, commit: str) -> str:
+    """Name of the record that a store holds what one commit names."""
+    return loads_of(sink) + commit.removeprefix(COMMITS)
+
+
+def commit_of_load(name: str) -> str:
+    """Name of the commit that such a record is of."""
+    return COMMITS + name.rpartition("/")[2]
 
 
 def parse_segment(name: str) -> SegmentName | None:

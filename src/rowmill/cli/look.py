@@ -6,9 +6,11 @@ from typing import Any
 
 import click
 
-from rowmill.cli.front import debug_option, json_option, wants_json
+from rowmill.cli.front import debug_option, json_option, set_option, wants_json
 from rowmill.cli.shown import lines_of, plain
 from rowmill.cli.voice import out, out_json, say
+
+SOME_FAILED = 4
 
 output_argument = click.argument("output", metavar="OUT")
 
@@ -49,14 +51,24 @@ def trace(output: str, row: str) -> None:
     "-o",
     "--output",
     "target",
-    required=True,
     metavar="FILE",
     help="File or object to write: `.jsonl`, `.csv` (also `.gz`, `.zst`), `.parquet` or `.arrow`.",
 )
+@click.option(
+    "--to",
+    metavar="ADDRESS",
+    help="Vector store to load, as `sink` of a job file names it; what is there already is passed over.",
+)
+@set_option("With `--to`, a setting of `[sink]` that differs from the run's own.")
 @json_option
 @debug_option
-def export(output: str, target: str) -> None:
-    """Write the results of the run at OUT into one file."""
+def export(output: str, target: str | None, to: str | None, sets: tuple[str, ...]) -> int:
+    """Write the results of the run at OUT into one file, or its vectors into a vector store."""
+    if (target is None) == (to is None):
+        raise click.UsageError("give either `-o FILE` or `--to ADDRESS`")  # noqa: EM101, TRY003 - click's own error
+    if to is not None:
+        return _load(output, to, sets)
+    assert target is not None
     from rowmill import report
 
     written = report.export(output, target)
@@ -64,6 +76,23 @@ def export(output: str, target: str) -> None:
     say(f"{written.rows:,} rows written to {target}{left}")
     if wants_json():
         out_json({"output": output, "target": target, "written": plain(written)})
+    return 0
+
+
+def _load(output: str, to: str, sets: tuple[str, ...]) -> int:
+    from rowmill import report
+    from rowmill.load.words import total_line
+
+    loaded = report.load_run(output, to, sets=sets, tell=say)
+    left = f"; {loaded.tasks_left:,} tasks have no commit yet" if loaded.tasks_left else ""
+    say(f"{total_line(loaded.total, to)}{left}")
+    for note in loaded.total.notes:
+        say(f"  note: {note}")
+    for refusal in loaded.total.told:
+        say(f"  not there: {refusal.place}: {refusal.reason}")
+    if wants_json():
+        out_json({"output": output, "sink": to, "loaded": plain(loaded)})
+    return SOME_FAILED if loaded.total.refused else 0
 
 
 def _show(found: Any) -> None:

@@ -19,13 +19,14 @@ from pathlib import Path
 import msgspec
 
 from rowmill import rundir
-from rowmill.config import EngineConfig
+from rowmill.config import Job
 from rowmill.engines import place
 from rowmill.engines.care import Care
 from rowmill.engines.channel import Gauge
 from rowmill.engines.fleet import Fleet
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import EngineDied, StorageError
+from rowmill.executors.sinking import check_vectors
 from rowmill.executors.steps import Steps
 from rowmill.executors.temporary import temporary_folder
 from rowmill.feed import Feed
@@ -39,7 +40,7 @@ class Asking:
 
     def __init__(
         self,
-        engine: EngineConfig,
+        job: Job,
         storage: Storage,
         feed: Feed,
         *,
@@ -47,7 +48,7 @@ class Asking:
         care: Care,
         warm: WarmFleet | None = None,
     ) -> None:
-        """Engines of these settings, not started.
+        """Engines of a job's settings, not started.
 
         Args:
             storage: where their process groups are noted, so that orphans are found, and steps down are kept.
@@ -55,7 +56,7 @@ class Asking:
             put: takes outcomes, in the receiver's thread.
             warm: engines that are open already, and stay so.
         """
-        self._engine, self._storage, self._feed = engine, storage, feed
+        self._job, self._storage, self._feed = job, storage, feed
         self._put, self._warm = put, warm
         self._steps = Steps(storage)
         self._care = msgspec.structs.replace(
@@ -122,6 +123,7 @@ class Asking:
         except OSError as error:
             path = str(error.filename or record or log)
             raise StorageError(path=path, reason=error.strerror or str(error)) from error
+        check_vectors(self._job, limits)
         self._feed.relimit(limits)
         self.limits = limits
         self.start_s = time.monotonic() - began
@@ -174,7 +176,7 @@ class Asking:
                 shutil.rmtree(self._log_folder, ignore_errors=True)
 
     def _new_fleet(self, record: Path | None, log: Path) -> Fleet:
-        replicas = place(self._engine).replicas
+        replicas = place(self._job.engine).replicas
         seen = {replica.environment.get("CUDA_VISIBLE_DEVICES", "") for replica in replicas}
         self.gpus = len({gpu for group in seen for gpu in group.split(",")})
         return Fleet(replicas, record=record, log=log, care=self._care)

@@ -31,6 +31,7 @@ from rowmill.executors.opening import (
 )
 from rowmill.executors.placing import check_places
 from rowmill.executors.retrying import plan_retry
+from rowmill.executors.sinking import check_sink, loading, with_loaded
 from rowmill.executors.slots import ALONE, Slot, pod_name
 from rowmill.executors.stopping import Stop
 from rowmill.executors.worker import Worker
@@ -199,6 +200,7 @@ def _run_owned(job: Job, storage: Storage, token: str, stop: Stop, how: _How) ->
     if opened.words.job.validate_.strict and opened.is_new:
         refuse_bad_rows(opened)
     opened = with_lots(opened, storage, again=again, listen=listen)
+    check_sink(opened)
     worker = Worker(
         opened,
         storage,
@@ -221,13 +223,17 @@ def _run_owned(job: Job, storage: Storage, token: str, stop: Stop, how: _How) ->
         publishing_ahead(
             storage, opened.cut, opened.words.job.output, form_of_run(opened), pays=pays
         ) as ahead,
+        loading(opened, storage, how.slot, listen) as load,
     ):
         worker.work()
         done = None
         if is_whole(opened, storage, again):
             with _publisher(opened, storage, token, how.slot) as may_publish:
                 done = publish_run(opened, storage, ahead) if may_publish else None
-    return summary(opened, worker, stop, done, worker.foretelling.said())
+        if not stop:
+            load.end(is_whole=done is not None)
+    told = summary(opened, worker, stop, done, worker.foretelling.said())
+    return with_loaded(told, load.result, opened.words.job)
 
 
 @contextlib.contextmanager

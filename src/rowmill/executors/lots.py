@@ -102,7 +102,7 @@ def is_worth_a_look(opened: Opened) -> bool:
     if job.plan.sort != "auto":
         return job.plan.sort == "input" and opened.cut.num_lines > 0
     can = limits.shares_prefixes and job.plan.order != "file" and job.output.order == "input"
-    return can and opened.cut.num_lines >= LEAST_ROWS
+    return can and job.kind != "embed" and opened.cut.num_lines >= LEAST_ROWS
 
 
 def _refuse_completion(opened: Opened) -> None:

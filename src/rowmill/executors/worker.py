@@ -84,7 +84,7 @@ class Worker:
         self._valid: Buffer[Valid] = Buffer(LOOKAHEAD_BYTES if starts_slowly else VALID_BYTES)
         self._buffer: Buffer[Window] = Buffer(LOOKAHEAD_BYTES + AHEAD_BYTES)
         self._asking = Asking(
-            job.engine,
+            job,
             storage,
             self._feed,
             put=self.tasks.put,

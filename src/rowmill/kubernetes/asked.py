@@ -14,6 +14,7 @@ from typing import Any
 from rowmill.config import EngineConfig, Job
 from rowmill.errors import BadJob
 from rowmill.kubernetes.pod import JOB_FOLDER, MODEL_STORE, MODELS, SCRATCH
+from rowmill.sink_address import parse_sink
 
 RESERVED = (JOB_FOLDER, MODELS, MODEL_STORE, SCRATCH, "/dev", "/proc", "/sys", "/etc")
 REFERENCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-._a-zA-Z0-9]+")
@@ -146,6 +147,8 @@ def _variables(job: Job) -> Iterator[str]:
 def _references(job: Job) -> Iterator[str]:
     asked = job.kubernetes
     referred = set(_referred(job.engine.model_dump()))
+    if job.sink.to:
+        referred |= {parse_sink(job.sink.to).password} - {""}
     for name in sorted(referred - {*asked.secrets, *asked.environment}):
         yield f'the job refers to `env:{name}`, which pods do not have: set `secrets.{name} = "SECRET/KEY"`'
 

@@ -40,7 +40,8 @@ from rowmill.executors.ray.policy import room
 from rowmill.executors.ray.pool import Pool
 from rowmill.executors.ray.preparers import Preparers
 from rowmill.executors.reasons import versions
-from rowmill.executors.slots import pod_name
+from rowmill.executors.sinking import check_sink, loading, with_loaded
+from rowmill.executors.slots import ALONE, pod_name
 from rowmill.executors.stopping import Stop
 from rowmill.leases import Owner, claim_output, current_note
 from rowmill.leases.note import is_gone
@@ -123,6 +124,7 @@ def _begin(
     stations = stations_of(opened)
     if opened.words.job.validate_.strict and opened.is_new:
         local.refuse_bad_rows(opened)
+    check_sink(opened)
     if opened.is_new:
         tasks = (
             TaskRows(task=task, slices=list(opened.places.task_slices(task)), done=set())
@@ -150,16 +152,45 @@ def _work(
     log: EventLog,
     listen: Listener | None,
 ) -> Summary:
-    job, output = opened.words.job, opened.words.job.output
-    ledger = Ledger(storage, opened.cut)
-    nodes = living_nodes(ray)
+    job, ledger = opened.words.job, Ledger(storage, opened.cut)
+    pool = _pool(ray, opened, storage, token, ledger, stop=stop, log=log, listen=listen)
+    is_plain = not opened.cut.additions and opened.cut.lots is None
+    pays = ledger.open_tasks > 0 and is_plain
+    form = local.form_of_run(opened)
+    with (
+        publishing_ahead(storage, opened.cut, job.output, form, pays=pays) as ahead,
+        loading(opened, storage, ALONE, listen) as load,
+    ):
+        pool.run()
+        whole = local.is_whole(opened, storage)
+        done = local.publish_run(opened, storage, ahead) if whole else None
+        if not stop:
+            load.end(is_whole=done is not None)
+    return with_loaded(local.summary(opened, pool, stop, done), load.result, job)
+
+
+def _pool(
+    ray: ModuleType,
+    opened: Opened,
+    storage: Storage,
+    token: str,
+    ledger: Ledger,
+    *,
+    stop: Stop,
+    log: EventLog,
+    listen: Listener | None,
+) -> Pool:
+    """The workers of the run, and those that tokenise ahead of them."""
+    job, nodes = opened.words.job, living_nodes(ray)
     need = needs(job, nodes)
-    if listen is not None:
-        fits = room(nodes, need)
-        words = " and ".join(f"{amount:g} {name}" for name, amount in need.items() if amount)
-        listen(
-            Note(text=f"Ray: {len(nodes)} nodes with room for {fits} workers of {words} each")
-        )
+
+    def note(text: str) -> None:
+        log.add(Note(text=text))
+        if listen is not None:
+            listen(Note(text=text))
+
+    words = " and ".join(f"{amount:g} {name}" for name, amount in need.items() if amount)
+    note(f"Ray: {len(nodes)} nodes with room for {room(nodes, need)} workers of {words} each")
     # Ids lie by ranges of the input; of a lot they would be looked for in all of them.
     can_prepare = opened.words.limits.takes == "ids" and opened.cut.lots is None
     asked = job.ray.prepare if can_prepare else 0
@@ -169,20 +200,13 @@ def _work(
         version=versions().get("rowmill", ""),
         prepared=asked != 0,
     )
-
-    def note(text: str) -> None:
-        log.add(Note(text=text))
-        if listen is not None:
-            listen(Note(text=text))
-
-    preparers = Preparers(
-        ray, order, storage, ledger, asked=asked, most=job.ray.workers, need=need, note=note
-    )
-    pool = Pool(
+    return Pool(
         ray,
         order,
         ledger,
-        preparers,
+        Preparers(
+            ray, order, storage, ledger, asked=asked, most=job.ray.workers, need=need, note=note
+        ),
         most=job.ray.workers,
         need=need,
         caps=Caps(job.run, storage, stop),
@@ -190,14 +214,6 @@ def _work(
         log=log,
         listen=listen,
     )
-    is_plain = not opened.cut.additions and opened.cut.lots is None
-    pays = ledger.open_tasks > 0 and is_plain
-    form = local.form_of_run(opened)
-    with publishing_ahead(storage, opened.cut, output, form, pays=pays) as ahead:
-        pool.run()
-        whole = local.is_whole(opened, storage)
-        done = local.publish_run(opened, storage, ahead) if whole else None
-    return local.summary(opened, pool, stop, done)
 
 
 def _everywhere(job: Job) -> dict[str, object]:
