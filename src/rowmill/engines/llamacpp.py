@@ -20,9 +20,10 @@ from pydantic import Field
 
 from rowmill import errors
 from rowmill.config import EngineConfig
-from rowmill.engines.llamacpp_ask import Sample, read_sample, request, room_for
+from rowmill.engines.llamacpp_ask import Sample, read_sample, request
 from rowmill.engines.llamacpp_seats import Room, SeatedRow
 from rowmill.engines.options import Options, mistakes, parse
+from rowmill.engines.prompt import room_for
 from rowmill.engines.protocol import Feed
 from rowmill.rows import Limits, Outcome
 
