@@ -101,8 +101,11 @@ class PaddedBatch:
 
     def leave(self, places: list[int]) -> None:
         """Take rows out, by their places in `samples`."""
+        import torch
+
         for place in sorted(places, reverse=True):
-            self._cache.leave(place)
+            with torch.inference_mode():
+                self._cache.leave(place)
             last = self.samples.pop()
             if place < len(self.samples):
                 self.samples[place] = last

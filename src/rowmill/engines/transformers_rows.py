@@ -159,7 +159,8 @@ def _entries(sample: Sample, token_text: TextOf) -> list[dict[str, Any]] | None:
         {
             "token": token_text([token]),
             "logprob": _number(logprob),
-            "top": {token_text([other]): _number(value) for other, value in top},
+            # Tokens that are no text by themselves look alike: the most likely one, which comes first, stays.
+            "top": {token_text([other]): _number(value) for other, value in reversed(top)},
         }
         for token, (logprob, top) in zip(sample.said, sample.logprobs, strict=True)
     ]
