@@ -45,10 +45,10 @@ class InFlight:
 
 
 def drawn(rows: int, vocabulary: int) -> Prompts:
-    """Rows with prompts of 4 to 200 tokens (mean 40) and answers of 1 to 64 (mean 12)."""
+    """Rows with prompts of 4 to 200 tokens (mean 40) and answers of 1 to 128 (mean 30)."""
     random = np.random.default_rng(0)
     lengths = np.clip(random.lognormal(3.4, 0.8, rows), 4, 200).astype(np.int64)
-    answers = np.clip(random.lognormal(2.1, 0.9, rows), 1, 64).astype(int).tolist()
+    answers = np.clip(random.lognormal(3.1, 0.8, rows), 1, 128).astype(int).tolist()
     return Prompts(
         keys=list(range(rows)),
         ids=random.integers(10, vocabulary, int(lengths.sum())).astype(np.uint32),

@@ -33,6 +33,9 @@ from rowmill.tokens.answers import AnswerTexts
 
 _HEADROOM = 64
 """Tokens that a row should be able to grow by once it is let in: to be sent out again costs its prompt anew."""
+_PADDING_SHARE = 0.15
+_FEW_TOKENS = 256
+"""Prompts computed together are padded by no more than that share, as soon as they are so many tokens."""
 _FREE_SHARE = 4
 """Rows are let in when a quarter of the seats is free: to compute one prompt takes as long as a step of all."""
 
@@ -209,13 +212,16 @@ def alike(
     pool = list(waiting)
     first = pool[0]
     chosen: list[Sample] = []
-    longest = 0
+    longest = own = 0
     for sample in sorted(pool, key=lambda sample: abs(sample.length - first.length)):
         wider = max(longest, sample.length)
         held = (inside + len(chosen) + 1) * (max(wider, width) + _HEADROOM)
-        is_too_much = (len(chosen) + 1) * wider > step_tokens and chosen
+        computed = (len(chosen) + 1) * wider
+        padding = computed - own - sample.length
+        is_padded = computed > _FEW_TOKENS and padding > _PADDING_SHARE * computed
+        is_too_much = chosen and (computed > step_tokens or is_padded)
         if len(chosen) == rows or is_too_much or (held > held_tokens and inside + len(chosen)):
             break
         chosen.append(sample)
-        longest = wider
+        longest, own = wider, own + sample.length
     return chosen
