@@ -45,10 +45,11 @@ def test_engine_that_is_killed_keeps_the_contract(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_llamacpp_keeps_the_contract(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp")
     try:
-        engine = resolve(EngineConfig(max_model_len=256, seats=2))
+        engine = resolve(EngineConfig(max_model_len=256, seats=2, threads=1))
     except errors.MissingExtra as error:
         pytest.skip(str(error))
     rows = byte_prompts(["aa", "bb", "cc", "dd"], max_tokens=2)
@@ -225,11 +226,11 @@ def test_unknown_setting_that_passes_is_named() -> None:
 def test_share_of_equal_answers_is_the_authors_to_say() -> None:
     adapter = SimpleNamespace(open=lambda _: Padded(rowmill_loud.declare(LOUD), LoudOptions()))
 
-    with pytest.raises(BrokenContract, match="67% of 6") as raised:
+    with pytest.raises(BrokenContract, match="50% of 6") as raised:
         check_engine(adapter, LOUD, rows=ROWS, agree=0.7)
     assert "company" == raised.value.promise
 
-    check_engine(adapter, LOUD, rows=ROWS, agree=0.6)
+    check_engine(adapter, LOUD, rows=ROWS, agree=0.5)
 
 
 def test_every_promise_has_an_engine_that_breaks_it() -> None:
