@@ -14,6 +14,7 @@ import pytest
 from rowmill.config import EngineConfig
 from rowmill.engines import transformers
 from rowmill.rows import Outcome, Prompts, Sampling
+from rowmill.testing import check_deaths, check_engine
 from rowmill.tokens import open_tokenizer
 from tests.engines.feeds import answers_of
 
@@ -152,6 +153,20 @@ def test_company_changes_no_answer(settings: dict[str, int]) -> None:
     assert ids_of(alone) == ids_of(together)
     assert [o.finish_reason for o in alone] == [o.finish_reason for o in together]
     assert [o.output_tokens for o in alone] == [o.output_tokens for o in together]
+
+
+@pytest.mark.parametrize("settings", [{}, {"seats": 2}, {"seats": 4, "batch_tokens": 150}])
+def test_transformers_keeps_the_contract(settings: dict[str, int]) -> None:
+    rows = prompts(drawn_rows(8, seed=4), max_tokens=10)
+
+    check_engine(transformers, engine(**settings), rows=rows)
+
+
+def test_transformers_is_started_again_when_it_is_killed(tmp_path: Path) -> None:
+    rows = prompts(drawn_rows(40, seed=4), max_tokens=200)
+    outcomes = check_deaths(engine(seats=4), rows=rows, log=tmp_path / "log")
+
+    assert [o.text for o in outcomes] == [o.text for o in ask(rows)]
 
 
 def test_answer_ends_before_its_stop_string() -> None:
