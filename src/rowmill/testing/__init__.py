@@ -60,6 +60,7 @@ def check_engine(
         )
         for some in opened.run(feed):
             feed.answered(some)
+        feed.check_flow()
         require(feed.is_done, "end", "`run` ended before the feed did, or with rows unanswered")
         check_counters(opened)
     finally:

@@ -29,6 +29,8 @@ class ScriptedFeed:
         self._open: set[int] = set()
         self._outcomes: list[Outcome] = []
         self._is_last = self._has_ended = False
+        self.num_waited_for = 0
+        """Rows that the engine held and did not answer while it waited for more."""
         self._advance([])
 
     @property
@@ -37,15 +39,12 @@ class ScriptedFeed:
         return self._has_ended and not self._open and self._is_last
 
     def take(self, *, wait: bool) -> Prompts | None:
-        """See `protocol.Feed`.
-
-        Raises:
-            BrokenContract: The engine waits for more although it holds rows, and answers none of them.
-        """
+        """See `protocol.Feed`. To an engine that waits for more and answers none of its rows it says that no more will come:
+        the thread that asks is the engine's, and may end without a word."""
         with self._changed:
-            is_fed = not wait or self._changed.wait_for(self._has_news, self._patience_s)
-            words = f"it waits for rows without answering {len(self._open)} that it took"
-            require(is_fed, "flow", words)
+            if wait and not self._changed.wait_for(self._has_news, self._patience_s):
+                self.num_waited_for = len(self._open)
+                return None
             if self._batches:
                 prompts = self._batches.popleft()
                 self._open.update(prompts.keys)
@@ -61,6 +60,7 @@ class ScriptedFeed:
         Raises:
             BrokenContract: An outcome is of no row that is open, or the step's outcomes break a promise.
         """
+        self.check_flow()
         with self._changed:
             for outcome in outcomes:
                 key = outcome.key
@@ -71,6 +71,15 @@ class ScriptedFeed:
             if not self._open and not self._batches:
                 self._advance(self._outcomes)
             self._changed.notify_all()
+
+    def check_flow(self) -> None:
+        """See that the engine did not wait for more before it answered.
+
+        Raises:
+            BrokenContract: It did.
+        """
+        words = f"it waits for rows without answering {self.num_waited_for} that it took"
+        require(not self.num_waited_for, "flow", words)
 
     def _has_news(self) -> bool:
         return bool(self._batches) or self._is_last
