@@ -82,7 +82,7 @@ def oracle(folder: Folder) -> Callable[[str], list[list[int]]]:
     def found(name: str) -> list[list[int]]:
         if name not in known:
             model = str(folder(name))
-            known[name] = answers(reviews(model), name="transformers", model=model)
+            known[name] = answers(reviews(model), name="transformers", model=model, threads=1)
         return known[name]
 
     return found
@@ -112,6 +112,8 @@ def test_llama_cpp_agrees_on_most_rows(
     """Its weights have 4 bits, from which the others' were unpacked; it rounds what it multiplies them with to 8."""
     pytest.importorskip("xllamacpp")
     rows = reviews(str(folder("smollm2")))
-    found = answers(rows, name="llamacpp", model=str(demo_model()), max_model_len=512)
+    found = answers(
+        rows, name="llamacpp", model=str(demo_model()), max_model_len=512, threads=1
+    )
 
     assert share("llama.cpp, smollm2", oracle("smollm2"), found) >= 0.5
