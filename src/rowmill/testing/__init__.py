@@ -63,7 +63,8 @@ def check_engine(
         done = tuple(name for name in opened.limits.sampling if name not in leave_out)
         limits = msgspec.structs.replace(opened.limits, sampling=done)
         feed = ScriptedFeed(
-            script(rows, limits, agree=agree, answers=answers), patience_s=patience_s
+            script(rows, limits, agree=agree, answers=answers, embeds=engine.embed is not None),
+            patience_s=patience_s,
         )
         for some in opened.run(feed):
             feed.answered(some)

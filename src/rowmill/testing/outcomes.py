@@ -10,7 +10,9 @@ from rowmill.testing.broken import require
 _REASONS = ("stop", "length")
 
 
-def check_outcomes(outcomes: list[Outcome], rows: Prompts, limits: Limits) -> None:
+def check_outcomes(
+    outcomes: list[Outcome], rows: Prompts, limits: Limits, *, embeds: bool = False
+) -> None:
     """See that outcomes have the form of their fate, and fit what their rows asked."""
     lengths = dict(zip(rows.keys, map(len, rows.row_ids()), strict=True))
     most = dict(zip(rows.keys, rows.max_tokens, strict=True))
@@ -18,14 +20,14 @@ def check_outcomes(outcomes: list[Outcome], rows: Prompts, limits: Limits) -> No
         key: rows.samplings[i].n for key, i in zip(rows.keys, rows.sampling_of, strict=True)
     }
     for outcome in outcomes:
-        check_outcome(outcome)
+        check_outcome(outcome, embeds=embeds)
         if outcome.status == "ok":
             prompt = lengths[outcome.key] if limits.takes == "ids" else None
             _check_counts(outcome, prompt)
             _check_length(outcome, most[outcome.key], several[outcome.key])
 
 
-def check_outcome(outcome: Outcome) -> None:
+def check_outcome(outcome: Outcome, *, embeds: bool = False) -> None:
     """See that an outcome has the form of its fate."""
     place = f"key {outcome.key}:"
     is_whole = _survives_json(outcome)
@@ -37,19 +39,25 @@ def check_outcome(outcome: Outcome) -> None:
     is_ordered = indices == list(range(len(indices)))
     require(is_ordered, "form", f"{place} `choices` are not in index order")
     if outcome.status == "ok":
-        require(outcome.text is not None, "form", f"{place} answered, but `text` is null")
+        _check_answer(outcome, place, embeds=embeds)
         has_error = bool(outcome.error or outcome.error_kind)
         require(not has_error, "form", f"{place} answered, but with an error")
-        is_known = outcome.finish_reason in _REASONS
-        words = (
-            f"{place} `finish_reason` is `{outcome.finish_reason}`, expected one of {_REASONS}"
-        )
-        require(is_known, "form", words)
     else:
         has_words = bool(outcome.error and outcome.error_kind)
         require(has_words, "form", f"{place} failed without `error_kind` or `error`")
         is_line = "\n" not in (outcome.error or "")
         require(is_line, "form", f"{place} `error` is more than one line")
+
+
+def _check_answer(outcome: Outcome, place: str, *, embeds: bool) -> None:
+    if embeds:
+        has_vector = bool(outcome.embedding or outcome.chunks)
+        require(has_vector, "form", f"{place} answered, but without a vector")
+        return
+    require(outcome.text is not None, "form", f"{place} answered, but `text` is null")
+    is_known = outcome.finish_reason in _REASONS
+    words = f"{place} `finish_reason` is `{outcome.finish_reason}`, expected one of {_REASONS}"
+    require(is_known, "form", words)
 
 
 def _check_counts(outcome: Outcome, prompt: int | None) -> None:

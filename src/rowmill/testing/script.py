@@ -20,21 +20,48 @@ _GREEDY = Sampling(temperature=0)
 _FEW_TOKENS = 6
 _STEP_KEYS = 1 << 20
 _NO_TOKEN = 2**31 - 1
+_NEAR = 0.999
 _LONG = 200_000
 """A context over this is not tried with a row that is longer."""
 
 
-def script(rows: Prompts, limits: Limits, *, agree: float, answers: list[Outcome]) -> Script:
+def script(
+    rows: Prompts, limits: Limits, *, agree: float, answers: list[Outcome], embeds: bool
+) -> Script:
     """All steps; `answers` gets the outcomes of the author's own rows."""
     middle = len(rows) // 2
     parts = [rows.slice(0, 1), rows.slice(1, middle), rows.slice(middle, len(rows))]
     answers += yield parts, False
-    check_outcomes(answers, rows, limits)
+    check_outcomes(answers, rows, limits, embeds=embeds)
     status_of = {outcome.key: outcome.status for outcome in answers}
     good = rows.take([i for i, key in enumerate(rows.keys) if status_of[key] == "ok"])
-    if len(good):
+    if embeds and len(good):
+        yield from _vectors(good, limits, agree)
+    elif len(good):
         yield from _steps(good, limits, agree)
     yield ([_asked(rows, _keys_of(9), [_GREEDY])], True)
+
+
+def _vectors(good: Prompts, limits: Limits, agree: float) -> Script:
+    """Of engines that embed: the same vector again, beside other rows."""
+    given = [_asked(good, _keys_of(step), [_GREEDY]) for step in (1, 2)]
+    together = _by_key((yield [given[0]], False))
+    single = [given[1].slice(i, i + 1) for i in range(len(good))]
+    alone = _by_key((yield single, False))
+    for outcome in [*together, *alone]:
+        check_outcome(outcome, embeds=True)
+    check_outcomes(alone, given[1], limits, embeds=True)
+    same = [_is_near(a, b) for a, b in zip(together, alone, strict=True)]
+    share = sum(same) / len(same)
+    words = f"{share:.0%} of {len(same)} vectors were the same again, expected {agree:.0%}"
+    require(share >= agree, "company", words)
+
+
+def _is_near(one: Outcome, other: Outcome) -> bool:
+    if not (isinstance(one.embedding, bytes) and isinstance(other.embedding, bytes)):
+        return one.embedding == other.embedding
+    a, b = (np.frombuffer(outcome.embedding or b"", "<f4") for outcome in (one, other))
+    return bool(a @ b >= _NEAR * np.linalg.norm(a) * np.linalg.norm(b))
 
 
 def _steps(good: Prompts, limits: Limits, agree: float) -> Script:
