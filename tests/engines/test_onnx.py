@@ -17,8 +17,9 @@ from rowmill.engines.padded import Waiting
 from rowmill.errors import BadJob, ConfigError
 from rowmill.rows import Outcome, Piece
 from rowmill.stream import infer
-from rowmill.testing import ScriptedFeed, check_engine
+from rowmill.testing import check_engine
 from rowmill.tokens import open_tokenizer
+from tests.engines.feeds import ListFeed
 from tests.engines.onnx_models import minilm, table_model
 from tests.engines.rows_of import byte_prompts
 
@@ -176,10 +177,9 @@ def test_real_encoder_keeps_the_contract_and_is_near_its_reference(tmp_path: Pat
 
 def test_share_of_filling_is_counted(tmp_path: Path) -> None:
     opened = onnx.open(engine(table_model(tmp_path, TABLE), threads=1))
-    feed = ScriptedFeed([byte_prompts(["x" * 10, "x" * 11, "x" * 30], max_tokens=0)])
+    feed = ListFeed([byte_prompts(["x" * 10, "x" * 11, "x" * 30], max_tokens=0)])
 
-    for some in opened.run(feed):
-        feed.answered(some)
+    assert 3 == sum(map(len, opened.run(feed)))
 
     # Ten and eleven go together, 22 tokens of which one is filling; thirty would have more than a tenth.
     told = opened.counters()

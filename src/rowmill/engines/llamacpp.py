@@ -20,11 +20,13 @@ from pydantic import Field
 
 from rowmill import errors
 from rowmill.config import EngineConfig
-from rowmill.engines.llamacpp_ask import Sample, read_sample, request, room_for
+from rowmill.engines.llamacpp_ask import Sample, read_sample, request
 from rowmill.engines.llamacpp_seats import Room, SeatedRow
 from rowmill.engines.options import Options, mistakes, parse
+from rowmill.engines.prompt import check_prompt, room_for
 from rowmill.engines.protocol import Feed
 from rowmill.rows import Limits, Outcome
+from rowmill.tokens.gguf_file import read_metadata
 
 _SEATS = 8
 """Rows/s at 1, 4, 8, 16 seats were 6.5, 7.2, 7.5, 7.7 on two cores."""
@@ -34,6 +36,7 @@ _TRIES = 3
 _EXPECTED_TOKENS = 128
 """Tokens an answer is given room for at first; then twice those of the longest one so far."""
 _ERRORS_ONLY = 1
+_ANY_VOCABULARY = 2**32
 _SAMPLING = (
     "top_k",
     "min_p",
@@ -86,8 +89,6 @@ def declare(engine: EngineConfig) -> Limits:
         BadJob: Mistakes in its settings.
         ConfigError: The model is no GGUF file.
     """
-    from rowmill.tokens.gguf_file import read_metadata
-
     found = check_options(engine)
     if found:
         raise errors.BadJob(where="engine `llamacpp`", mistakes=found)
@@ -127,17 +128,24 @@ def open(engine: EngineConfig) -> Llama:
     except RuntimeError as error:
         reason = f"llama.cpp cannot load `{engine.model}`: {error}; see the engine's log"
         raise errors.EngineDied(reason=reason) from error
-    return Llama(server, limits)
+    tokens = read_metadata(Path(engine.model).expanduser()).get("tokenizer.ggml.tokens", ())
+    return Llama(server, limits, vocabulary=len(tokens) or _ANY_VOCABULARY)
 
 
 class Llama:
     """A loaded model."""
 
     def __init__(
-        self, server: Any, limits: Limits, *, expected_tokens: int = _EXPECTED_TOKENS
+        self,
+        server: Any,
+        limits: Limits,
+        *,
+        vocabulary: int = _ANY_VOCABULARY,
+        expected_tokens: int = _EXPECTED_TOKENS,
     ) -> None:
         self.limits = limits
         self._server = server
+        self._vocabulary = vocabulary
         self._expected_tokens = expected_tokens
         self._room = Room(limits.kv_tokens)
         self._rows: queue.SimpleQueue[SeatedRow | None] = queue.SimpleQueue()
@@ -181,12 +189,15 @@ class Llama:
             self._out.put(None)
 
     def _answer(self, row: SeatedRow) -> Outcome:
-        began = time.monotonic()
+        began, limit = time.monotonic(), self.limits.max_model_tokens
+        asked = row.max_tokens
+        try:
+            # llama.cpp never answers a request with a token that its vocabulary has not.
+            check_prompt(row.ids, asked=asked, limit=limit, vocabulary=self._vocabulary)
+        except errors.RowError as error:
+            return row.failed(error, 1, began)
         row.room = room_for(
-            row.sampling,
-            max_tokens=row.max_tokens,
-            prompt_tokens=len(row.ids),
-            limit=self.limits.max_model_tokens,
+            row.sampling, max_tokens=asked, prompt_tokens=len(row.ids), limit=limit
         )
         for attempt in range(1, _TRIES + 1):
             try:

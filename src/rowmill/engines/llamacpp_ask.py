@@ -1,6 +1,6 @@
 """A row -> what llama.cpp is asked, and its result -> an answer.
 
-Promises: a choice is never cut by `max_tokens`; counts are over all samples;
+Promises: counts are over all samples;
 a text that was cut inside a character ends before it.
 Knows nothing of: threads, seats, the library.
 Memory: none kept.
@@ -63,15 +63,6 @@ def request(ids: Ids, sampling: Sampling, *, max_tokens: int, index: int) -> dic
     if sampling.schema:
         asked["json_schema"] = msgspec.json.decode(sampling.schema)
     return asked
-
-
-def room_for(sampling: Sampling, *, max_tokens: int, prompt_tokens: int, limit: int) -> int:
-    """Most tokens to generate: all that is left where none is set, enough for the longest of `choices`."""
-    left = max(1, limit - prompt_tokens)
-    if sampling.choices:
-        # A token holds a byte at least, and one more ends the answer: the grammar stops it earlier.
-        return min(left, max(len(choice.encode()) for choice in sampling.choices) + 1)
-    return min(left, max_tokens) if max_tokens else left
 
 
 def choices_grammar(choices: tuple[str, ...]) -> str:

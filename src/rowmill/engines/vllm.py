@@ -9,7 +9,6 @@ children of this one and members of its group.
 
 from __future__ import annotations
 
-import json
 import multiprocessing.connection
 import os
 import queue
@@ -25,15 +24,14 @@ import msgspec
 
 from rowmill import errors
 from rowmill.config import EngineConfig
+from rowmill.engines.model_folder import config_of, context_of, short_name
+from rowmill.engines.prompt import check_prompt, room_for
 from rowmill.engines.protocol import Feed
 from rowmill.engines.vllm_ask import (
     Ended,
     Row,
     answered,
-    check_prompt,
-    context_of,
     failed,
-    room_for,
     text_ids,
 )
 from rowmill.engines.vllm_ladder import ladder
@@ -49,7 +47,6 @@ from rowmill.engines.vllm_port import Port, has_failed
 from rowmill.rows import Limits, Outcome, Prompts
 from rowmill.tokens import open_tokenizer
 from rowmill.tokens.answers import AnswerTexts
-from rowmill.tokens.hub import hub_folder, is_hub_name
 
 __all__ = ["EFFORT", "VllmOptions", "check_options", "declare", "ladder", "open", "place"]
 
@@ -103,14 +100,14 @@ def declare(engine: EngineConfig) -> Limits:
     replicas = len(place(engine).replicas)
     return Limits(
         takes="ids",
-        max_model_tokens=engine.max_model_len or context_of(_config(engine)),
+        max_model_tokens=engine.max_model_len or context_of(config_of(engine)),
         seats=(engine.seats or (_GPU_SEATS if has_gpu else _CPU_SEATS)) * replicas,
         replicas=replicas,
         kv_tokens=pool_of(engine),
         starts_slowly=True,
         shares_prefixes=options.enable_prefix_caching is not False,
         sampling=(*_SAMPLING, "lora") if options.loras else _SAMPLING,
-        about=f"vLLM: {_short(engine.model)}",
+        about=f"vLLM: {short_name(engine.model)}",
     )
 
 
@@ -375,22 +372,3 @@ def _root_cause() -> str:
     # Errors that only point at another one come after it.
     roots = [found for found in causes if not _POINTER.search(found)]
     return (roots or causes or [""])[-1][:_MOST_WORDS]
-
-
-def _config(engine: EngineConfig) -> dict[str, Any]:
-    folder = Path(engine.model).expanduser()
-    if is_hub_name(engine.model):
-        folder = hub_folder(engine.model, engine.revision)
-    file = folder / "config.json"
-    if not file.is_file():
-        return {}
-    try:
-        found = json.loads(file.read_text("utf-8"))
-    except ValueError as error:
-        reason = f"`{file}` is no JSON: {error}"
-        raise errors.ConfigError(reason=reason) from error
-    return found if isinstance(found, dict) else {}
-
-
-def _short(model: str) -> str:
-    return model if is_hub_name(model) else Path(model).name

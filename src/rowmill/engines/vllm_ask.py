@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import xxhash
 
 from rowmill import errors
+from rowmill.engines.prompt import row_seed
 from rowmill.rows import Choice, Ids, Outcome, Sampling
 
 _FIELDS = (
@@ -32,21 +32,8 @@ _FIELDS = (
     "seed",
 )
 _DEFAULTS = ("repetition_penalty", "temperature", "top_k", "top_p", "min_p")
-_LENGTHS = (
-    "max_position_embeddings",
-    "n_positions",
-    "max_seq_len",
-    "seq_length",
-    "max_sequence_length",
-    "max_seq_length",
-    "seq_len",
-)
-_ALREADY_SCALED = ("default", "su", "longrope", "llama3", "yarn", "deepseek_yarn")
-_NO_CONTEXT = 2048
-"""What vLLM takes where config.json does not say."""
 _MOST_WORDS = 200
 _GREEDY_BELOW = 1e-5
-_SEED_MASK = 2**63 - 1
 
 
 class Row(msgspec.Struct, gc=False):
@@ -122,41 +109,6 @@ def _held_to(sampling: Sampling) -> dict[str, Any]:
 def needs_text(sampling: Sampling) -> bool:
     """Whether vLLM itself must decode: for stop strings, and for the texts of log-probabilities' tokens."""
     return bool(sampling.stop) or sampling.logprobs is not None
-
-
-def row_seed(key: int, seed: int | None) -> int:
-    """The seed of a row of its own: a function of its place in the input and the job's seed."""
-    return (
-        xxhash.xxh3_64_intdigest(key.to_bytes(8, "little"), (seed or 0) & 2**64 - 1)
-        & _SEED_MASK
-    )
-
-
-def room_for(sampling: Sampling, *, max_tokens: int, prompt_tokens: int, limit: int) -> int:
-    """Most tokens to generate: all that is left where none is set, enough for the longest of `choices`."""
-    left = max(1, limit - prompt_tokens)
-    if sampling.choices:
-        # A token holds a byte at least, and one more ends the answer: the grammar stops it earlier.
-        return min(left, max(len(choice.encode()) for choice in sampling.choices) + 1)
-    return min(left, max_tokens) if max_tokens else left
-
-
-def check_prompt(ids: Ids, *, asked: int, limit: int, vocabulary: int) -> None:
-    """See that a prompt is one that vLLM can compute: a wrong one can end its engine.
-
-    Raises:
-        RowError: It is not.
-    """
-    if len(ids) >= limit:
-        raise errors.TooLong(prompt_tokens=len(ids), asked_tokens=asked, limit_tokens=limit)
-    if not len(ids):
-        reason = "the prompt has no tokens, expected at least one"
-        raise errors.InvalidRow(reason=reason)
-    if ids.max() >= vocabulary:
-        reason = (
-            f"token id {ids.max()}, expected ids below {vocabulary}, the model's vocabulary"
-        )
-        raise errors.InvalidRow(reason=reason)
 
 
 def refused(error: BaseException) -> errors.Refused:
@@ -245,18 +197,3 @@ def logprob_entries(found: Any, asked: int | None) -> list[dict[str, Any]] | Non
 
 def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
-
-
-def context_of(config: Mapping[str, Any]) -> int:
-    """Most tokens of prompt and answer that a model's config.json allows, as vLLM derives it."""
-    inner = config.get("text_config")
-    told = {**config, **inner} if isinstance(inner, dict) else dict(config)
-    lengths = [value for name in _LENGTHS if isinstance(value := told.get(name), int) and value]
-    longest = told.get("model_max_length") or (min(lengths) if lengths else _NO_CONTEXT)
-    rope = told.get("rope_parameters") or told.get("rope_scaling") or {}
-    kind = rope.get("rope_type") or rope.get("type") or "default"
-    if kind == "longrope" and told.get("original_max_position_embeddings"):
-        return int(told["original_max_position_embeddings"])
-    if kind in _ALREADY_SCALED or "gemma3" in str(told.get("model_type")):
-        return int(longest)
-    return int(longest * float(rope.get("factor") or 1.0))

@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field
 
 from rowmill import errors
 from rowmill.config import EngineConfig
+from rowmill.engines.model_folder import folder_mistakes
 from rowmill.engines.options import Options, mistakes
 from rowmill.engines.vllm_arguments import ARGUMENTS
 from rowmill.engines.weights import NOT_PICKLED, pickled_mistakes
@@ -119,7 +120,7 @@ def option_mistakes(engine: EngineConfig) -> list[str]:
         for name, instead in _OURS.items()
         if name in engine.options
     ]
-    found += _model_mistakes(engine)
+    found += folder_mistakes(engine)
     found += pickled_mistakes(engine)
     if not found:
         found += _lora_mistakes(VllmOptions.model_validate(engine.options).loras)
@@ -177,20 +178,6 @@ def _unknown(name: str) -> str:
         f"unknown setting `engine.{name}`; {hint}engine `vllm` takes {own},"
         " and every argument of `vllm.EngineArgs`"
     )
-
-
-def _model_mistakes(engine: EngineConfig) -> Iterator[str]:
-    if engine.tokenizer == "bytes":
-        yield "`engine.tokenizer`: a model of vLLM has no `bytes`; leave it out"
-    if not engine.model:
-        yield "`engine.model` is missing: a folder with config.json, or a name on the Hugging Face hub; set it"
-        return
-    path = Path(engine.model).expanduser()
-    if not (path / "config.json").is_file():
-        if path.is_dir():
-            yield f"`engine.model`: `{path}` holds no config.json; give the folder of a model"
-        elif not is_hub_name(engine.model):
-            yield f"`engine.model`: there is no folder `{path}`; give one, or a name on the Hugging Face hub"
 
 
 def _lora_mistakes(loras: Mapping[str, str]) -> Iterator[str]:

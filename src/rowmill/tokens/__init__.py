@@ -19,7 +19,7 @@ from rowmill.tokens.protocol import Tokenizer
 
 __all__ = ["ByteTokenizer", "Tokenizer", "open_tokenizer"]
 
-_ON_THE_HUB = frozenset(("vllm",))
+_ON_THE_HUB = frozenset(("transformers", "vllm"))
 """Engines whose models may be named as on the hub; of others a name means nothing here."""
 
 

@@ -1,0 +1,206 @@
+"""Prompts -> Outcomes, by transformers' own forward passes: every model it has, and the reference for correctness.
+
+Promises: rows are computed side by side, padded on the left behind a mask, and leave as they finish; what a row is
+answered does not depend on the rows beside it, beyond rounding; a row that cannot be computed fails alone.
+Knows nothing of: how keys and values lie (transformers_cache.py), how tokens are drawn (transformers_draw.py).
+Memory: the weights, and `batch_tokens` of keys and values, padding included. Threads: those of torch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from pydantic import Field
+
+from rowmill import errors
+from rowmill.config import EngineConfig
+from rowmill.engines.model_folder import config_of, context_of, folder_mistakes, short_name
+from rowmill.engines.options import Options, mistakes, parse
+from rowmill.engines.transformers_batch import PaddedBatch
+from rowmill.engines.transformers_run import Transformers
+from rowmill.engines.weights import pickled_mistakes
+from rowmill.rows import Limits
+from rowmill.tokens import open_tokenizer
+
+__all__ = ["EFFORT", "TransformersOptions", "check_options", "declare", "open"]
+
+OLDEST = (5, 19)
+_SEATS = 32
+_BATCH_TOKENS = 32_768
+_PROMPT_TOKENS = 2_048
+_SAMPLING = (
+    "top_k",
+    "min_p",
+    "n",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "logprobs",
+    "ignore_eos",
+    "return_token_ids",
+    "seed_per_row",
+)
+_HAS_KEYS = frozenset(("full_attention", "sliding_attention", "chunked_attention"))
+_FAILURES = (RuntimeError, ValueError, TypeError, OSError, ImportError, KeyError)
+"""What the library raises for a model that it cannot load."""
+_MOST_WORDS = 300
+
+EFFORT = frozenset(("threads", "batch_tokens", "prompt_tokens", "device"))
+"""Settings that change no answer beyond rounding: a run may be resumed with others."""
+
+
+class TransformersOptions(Options):
+    """Settings of engine `transformers`."""
+
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Type of weights and activations. `float32` is the reference; the others are quicker on a GPU, and round more."""
+    device: str = ""
+    """Where the model lies, as `cpu` or `cuda:0`. Empty: the first GPU that torch sees, else the processor."""
+    threads: int | None = Field(default=None, gt=0)
+    """Processor threads. None: the cores this process may use."""
+    batch_tokens: int = Field(default=_BATCH_TOKENS, gt=0)
+    """Tokens of keys and values that rows hold side by side, padding included. A row longer than that runs alone."""
+    prompt_tokens: int = Field(default=_PROMPT_TOKENS, gt=0)
+    """Most prompt tokens computed at once, padding included. A longer prompt is computed alone."""
+    trust_remote_code: bool = False
+    """Run code that comes with the model."""
+    load_format: Literal["safetensors", "pt"] = "safetensors"
+    """`pt` reads pickled weights, which can run code as they are read."""
+
+
+def check_options(engine: EngineConfig) -> list[str]:
+    """Mistakes in the settings of this engine, a sentence each; torch is not needed."""
+    found = mistakes(TransformersOptions, engine)
+    found += folder_mistakes(engine)
+    return found + list(pickled_mistakes(engine))
+
+
+def declare(engine: EngineConfig) -> Limits:
+    """What the model's config.json and the settings say, without loading anything.
+
+    Raises:
+        BadJob: Mistakes in its settings.
+        ConfigError: The hub does not give the model, or transformers has no padded batches for its kind.
+    """
+    found = check_options(engine)
+    if found:
+        raise errors.BadJob(where="engine `transformers`", mistakes=found)
+    options = parse(TransformersOptions, engine)
+    config = config_of(engine)
+    _check_kind(config)
+    return Limits(
+        takes="ids",
+        max_model_tokens=engine.max_model_len or context_of(config),
+        seats=engine.seats or _SEATS,
+        step_tokens=options.prompt_tokens,
+        kv_tokens=options.batch_tokens,
+        starts_slowly=True,
+        sampling=_SAMPLING,
+        about=f"transformers: {short_name(engine.model)}",
+    )
+
+
+def open(engine: EngineConfig) -> Transformers:
+    """Load the model.
+
+    Raises:
+        BadJob: Mistakes in its settings.
+        ConfigError: The library is older than this adapter knows, or cannot load the model.
+        MissingExtra: The library is not installed.
+    """
+    limits, options = declare(engine), parse(TransformersOptions, engine)
+    tokenizer: Any = open_tokenizer(engine)
+    if tokenizer is None:
+        reason = "the model brings no tokenizer.json; set `engine.tokenizer`"
+        raise errors.ConfigError(reason=reason)
+    library, torch = _library()
+    torch.set_num_threads(options.threads or len(os.sched_getaffinity(0)))
+    device = options.device or ("cuda:0" if torch.cuda.is_available() else "cpu")
+    model = _loaded(library, torch, engine, options).to(device)
+    generation = model.generation_config.to_dict()
+    about = limits.about.replace("transformers", f"transformers {library.__version__}", 1)
+    return Transformers(
+        PaddedBatch(model),
+        limits=msgspec.structs.replace(limits, about=about),
+        vocabulary=model.get_input_embeddings().weight.shape[0],
+        ends=_end_tokens(generation.get("eos_token_id")),
+        defaults=generation,
+        texts=tokenizer.answer_texts(),
+    )
+
+
+def _check_kind(config: dict[str, Any]) -> None:
+    """Refuse models whose rows cannot stand side by side as we lay them.
+
+    Raises:
+        ConfigError: It is one.
+    """
+    if config.get("is_encoder_decoder"):
+        reason = f"`engine.model` is an encoder and a decoder ({config.get('model_type')}); give a decoder"
+        raise errors.ConfigError(reason=reason)
+    inner = config.get("text_config") or config
+    others = sorted(set(inner.get("layer_types") or ()) - _HAS_KEYS)
+    if others:
+        reason = (
+            f"`engine.model` has layers of kind `{others[0]}`, which keep no keys to pad;"
+            " give a model of attention layers, or another engine"
+        )
+        raise errors.ConfigError(reason=reason)
+
+
+def _library() -> tuple[Any, Any]:
+    """Transformers and torch.
+
+    Raises:
+        MissingExtra: One is not installed.
+        ConfigError: It is older than this adapter knows.
+    """
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise errors.MissingExtra(what="`transformers`", extra="transformers") from error
+    numbers = re.match(r"(\d+)\.(\d+)", transformers.__version__)
+    if numbers and tuple(map(int, numbers.groups())) < OLDEST:
+        reason = (
+            f"transformers {transformers.__version__} is installed, expected at least"
+            f" {'.'.join(map(str, OLDEST))}; run `pip install 'rowmill[transformers]'`"
+        )
+        raise errors.ConfigError(reason=reason)
+    return transformers, torch
+
+
+def _loaded(
+    library: Any, torch: Any, engine: EngineConfig, options: TransformersOptions
+) -> Any:
+    """The model, ready to answer.
+
+    Raises:
+        ConfigError: The library cannot load it.
+    """
+    library.utils.logging.disable_progress_bar()
+    path = Path(engine.model).expanduser()
+    try:
+        model = library.AutoModelForCausalLM.from_pretrained(
+            str(path) if path.exists() else engine.model,
+            revision=engine.revision or "main",
+            dtype=getattr(torch, options.dtype),
+            trust_remote_code=options.trust_remote_code,
+            use_safetensors=options.load_format == "safetensors",
+        )
+    except _FAILURES as error:
+        words = " ".join(str(error).split())[:_MOST_WORDS]
+        reason = f"transformers cannot load `{engine.model}`: {type(error).__name__}: {words}"
+        raise errors.ConfigError(reason=reason) from error
+    return model.eval()
+
+
+def _end_tokens(found: Any) -> frozenset[int]:
+    """Tokens that end an answer: one, several or none."""
+    if found is None:
+        return frozenset()
+    return frozenset(found if isinstance(found, list | tuple) else [found])
