@@ -121,6 +121,7 @@ def test_echo_side_by_side_is_told(tmp_path: Path, tokenizer: Path) -> None:
     assert found.residents[0].about["reason"] == "2: given"
 
 
+@pytest.mark.slow
 def test_a_deadline_within_a_run_ends_it_and_keeps_what_there_is(
     tmp_path: Path, tokenizer: Path, enough_s: float
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_deadline_within_a_run_ends_it_and_keeps_what_there_is(
     assert all(not run.invalid for run in found.runs)
 
 
+@pytest.mark.slow
 def test_a_deadline_within_the_first_run_ends_it_at_once(
     tmp_path: Path, tokenizer: Path, enough_s: float
 ) -> None:

@@ -66,6 +66,7 @@ def test_results_that_do_not_fit_end_the_run_and_no_row_is_asked_again(
         assert endpoint.hits == 400
 
 
+@pytest.mark.slow
 def test_outcomes_that_do_not_fit_stop_the_asking(
     tmp_path: Path, serve: Serve, source: Path
 ) -> None:

@@ -94,6 +94,7 @@ def wait_for(endpoint: Endpoint, hits: int) -> None:
     wait_until(lambda: endpoint.hits >= hits, f"{hits} requests", patience_s=LIMIT_S)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_keeps_its_answers_and_asks_the_others_alone(
     tmp_path: Path, serve: Serve
 ) -> None:

@@ -110,6 +110,7 @@ def test_files_of_every_format_join_one_after_the_other(place: Place) -> None:
     assert set(place.starts().values()) == {1}
 
 
+@pytest.mark.slow
 def test_a_file_of_a_known_name_elsewhere_is_a_file_of_its_own(place: Place) -> None:
     old, new = place.lines("a/x.jsonl", range(3)), place.lines("b/x.jsonl", range(3, 7))
     place.run(old)
@@ -151,6 +152,7 @@ def test_a_folder_that_grew_is_named_as_it_was(place: Place) -> None:
     assert place.rows() == places_of("b.jsonl", range(3)) + places_of("a.jsonl", range(2))
 
 
+@pytest.mark.slow
 def test_what_is_refused_leaves_run_and_results_as_they_were(place: Place) -> None:
     old = place.lines("old.jsonl", range(4))
     place.run(old)

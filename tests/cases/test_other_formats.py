@@ -212,7 +212,7 @@ def test_41_each_answer_stands_beside_its_row(
         assert sorted(ids[-6:]) == [f"o{n}0" for n in range(6)]
 
 
-@pytest.mark.parametrize("format_", formats(EVERY, "parquet", "gzip"))
+@pytest.mark.parametrize("format_", formats(EVERY, "parquet"))
 def test_43_a_killed_run_goes_on(tmp_path: Path, serve: Serve, format_: str) -> None:
     endpoint, out = serve(delay_s=0.05), tmp_path / "out"
     for file in sorted((INPUTS / "43" / "in").iterdir()):

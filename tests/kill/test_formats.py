@@ -22,7 +22,7 @@ WAYS: list[tuple[Kind, dict[str, object]]] = [
     ("jsonl.gz", LINES),
 ]
 """What the input is, and how results are written."""
-FEW, MANY = 3, 20
+FEW, MANY = 1, 20
 
 
 def numbers(few: int, many: int) -> list[object]:

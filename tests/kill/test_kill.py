@@ -12,8 +12,8 @@ import pytest
 from tests.kill.small_job import Kind, draw_job
 from tests.kill.trials import Toll, engine_killed, parent_killed, trial
 
-FEW = int(os.environ.get("ROWMILL_KILL_TRIALS", "8"))
-"""Trials of the usual set: about 14 kills; CI asks for the slow set too. ROWMILL_KILL_TRIALS asks for more, or less."""
+FEW = int(os.environ.get("ROWMILL_KILL_TRIALS", "3"))
+"""Trials of the usual set: about 5 kills; CI asks for the slow set too. ROWMILL_KILL_TRIALS asks for more, or less."""
 MANY = 110
 """About 200 kills, with the slow ones."""
 
