@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+
+onnx = pytest.importorskip("onnx")
+TensorProto, helper, numpy_helper = onnx.TensorProto, onnx.helper, onnx.numpy_helper
 
 TINY_TOKENIZER = Path(__file__).parent.parent / "golden" / "tiny_tokenizer"
 
