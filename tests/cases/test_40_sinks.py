@@ -43,7 +43,7 @@ def test_rows_a_store_has_no_place_for_fail_alone(
     with store(name) as there:
         sets = {
             "kind": "embed",
-            "engine.seats": 1,
+            "engine.texts": 1,
             "sink.to": there.address("docs"),
             "sink.metric": "l2",
             "sink.max_text_bytes": 1_000,
