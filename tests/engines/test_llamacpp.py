@@ -200,8 +200,8 @@ def test_wrong_row_fails_alone(model: llamacpp.Llama, engine: EngineConfig) -> N
     outcomes = answers_of(llamacpp.Llama(model._server, model.limits), prompts)
 
     assert ["error", "ok"] == [outcome.status for outcome in outcomes]
-    assert "refused" == outcomes[0].error_kind
-    assert "must not be empty" in str(outcomes[0].error)
+    assert "invalid" == outcomes[0].error_kind
+    assert "the prompt has no tokens" in str(outcomes[0].error)
 
 
 def stops_of(ids: Any) -> Any:
