@@ -177,7 +177,7 @@ STRIKES: dict[str, tuple[int, Callable[[Scene, Pod], object]]] = {
 
 @pytest.mark.parametrize(
     ("strikes", "rows"),
-    [(12, 1200), pytest.param(100, 6000, marks=pytest.mark.k8s)],
+    [(12, 1200), pytest.param(100, 12_000, marks=pytest.mark.k8s)],
 )
 def test_a_job_is_complete_after_random_disruptions(
     tmp_path: Path, s3_server: S3Server, strikes: int, rows: int
