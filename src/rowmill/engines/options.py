@@ -8,6 +8,7 @@ Memory: none kept.
 from __future__ import annotations
 
 import difflib
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -44,6 +45,25 @@ def parse(model: type[Chosen], engine: EngineConfig) -> Chosen:
     if found:
         raise errors.BadJob(where=f"engine `{engine.name}`", mistakes=found)
     return model.model_validate(engine.options)
+
+
+def check_version(
+    library: str, found: str, oldest: tuple[int, int], *, extra: str, expected: str
+) -> None:
+    """See that an adapter's library is not older than what it was written for.
+
+    Args:
+        library: its name, for people.
+        found: the version that is installed.
+        expected: the versions that the adapter knows, in words.
+
+    Raises:
+        ConfigError: It is older.
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", found)
+    if numbers and tuple(map(int, numbers.groups())) < oldest:
+        reason = f"{library} {found} is installed, expected {expected}; run `pip install 'rowmill[{extra}]'`"
+        raise errors.ConfigError(reason=reason)
 
 
 def _sentence(model: type[Options], name: str, found: dict[str, Any]) -> str:

@@ -9,7 +9,6 @@ Memory: the weights, and `batch_tokens` of keys and values, padding included. Th
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +18,7 @@ from pydantic import Field
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.model_folder import config_of, context_of, folder_mistakes, short_name
-from rowmill.engines.options import Options, mistakes, parse
+from rowmill.engines.options import Options, check_version, mistakes, parse
 from rowmill.engines.transformers_batch import PaddedBatch
 from rowmill.engines.transformers_run import Transformers
 from rowmill.engines.weights import pickled_mistakes
@@ -164,13 +163,8 @@ def _library() -> tuple[Any, Any]:
         import transformers
     except ImportError as error:
         raise errors.MissingExtra(what="`transformers`", extra="transformers") from error
-    numbers = re.match(r"(\d+)\.(\d+)", transformers.__version__)
-    if numbers and tuple(map(int, numbers.groups())) < OLDEST:
-        reason = (
-            f"transformers {transformers.__version__} is installed, expected at least"
-            f" {'.'.join(map(str, OLDEST))}; run `pip install 'rowmill[transformers]'`"
-        )
-        raise errors.ConfigError(reason=reason)
+    known, found = f"at least {'.'.join(map(str, OLDEST))}", transformers.__version__
+    check_version("transformers", found, OLDEST, extra="transformers", expected=known)
     return transformers, torch
 
 

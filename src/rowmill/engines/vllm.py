@@ -25,6 +25,7 @@ import msgspec
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.model_folder import config_of, context_of, short_name
+from rowmill.engines.options import check_version
 from rowmill.engines.prompt import check_prompt, room_for
 from rowmill.engines.protocol import Feed
 from rowmill.engines.vllm_ask import (
@@ -281,13 +282,8 @@ def _library() -> Any:
         import vllm
     except ImportError as error:
         raise errors.MissingExtra(what="`vllm`", extra="vllm") from error
-    numbers = re.match(r"(\d+)\.(\d+)", vllm.__version__)
-    if numbers and tuple(map(int, numbers.groups())) < OLDEST:
-        reason = (
-            f"vLLM {vllm.__version__} is installed, expected"
-            f" {'.'.join(map(str, OLDEST))} to {'.'.join(map(str, NEWEST))}; run `pip install 'rowmill[vllm]'`"
-        )
-        raise errors.ConfigError(reason=reason)
+    known = f"{'.'.join(map(str, OLDEST))} to {'.'.join(map(str, NEWEST))}"
+    check_version("vLLM", vllm.__version__, OLDEST, extra="vllm", expected=known)
     return vllm
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.errors import BadSink, MissingExtra, SinkDown
 from rowmill.write.keyed.parameters import check_parameters, folder_of
+from rowmill.write.keyed.protocol import Unmarked
 from rowmill.write.keyed.wanted import Holds, Metric, Table, Wanted
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def open(address: SinkAddress, wanted: Wanted) -> LanceSink:
     return sink
 
 
-class LanceSink:
+class LanceSink(Unmarked):
     """One table of one database."""
 
     holds = Holds()
@@ -176,12 +177,6 @@ class LanceSink:
         table = self._opened()
         with self.told():
             return int(table.count_rows()) if table is not None else 0
-
-    def marks(self, run: str) -> None:
-        return None
-
-    def forget(self, run: str) -> None:
-        pass
 
     def put(self, run: str, mark: str, parts: Iterator[Points]) -> None:
         """One version of the table for the whole task."""

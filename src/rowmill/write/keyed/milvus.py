@@ -19,6 +19,7 @@ from rowmill.errors import BadSink, MissingExtra, SinkDown
 from rowmill.write.keyed.parameters import check_parameters
 from rowmill.write.keyed.payload import payloads
 from rowmill.write.keyed.points import KEY_BYTES
+from rowmill.write.keyed.protocol import Unmarked
 from rowmill.write.keyed.wanted import Holds, Metric, Table, Wanted
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def open(address: SinkAddress, wanted: Wanted) -> MilvusSink:
     return sink
 
 
-class MilvusSink:
+class MilvusSink(Unmarked):
     """One collection of a server."""
 
     holds = Holds(text_bytes=65_535, row_bytes=65_000)
@@ -154,12 +155,6 @@ class MilvusSink:
 
     def count(self) -> int:
         return self._number("")
-
-    def marks(self, run: str) -> None:
-        return None
-
-    def forget(self, run: str) -> None:
-        pass
 
     def put(self, run: str, mark: str, parts: Iterator[Points]) -> None:
         for part in parts:

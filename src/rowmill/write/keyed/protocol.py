@@ -70,6 +70,16 @@ class KeyedSink(Protocol):
         ...
 
 
+class Unmarked:
+    """Of a sink whose store keeps no list of what was put: there a key alone makes it harmless to repeat."""
+
+    def marks(self, run: str) -> None:
+        """See `KeyedSink`."""
+
+    def forget(self, run: str) -> None:
+        """See `KeyedSink`."""
+
+
 class Open(Protocol):
     """What a module of a keyed sink has as `open`."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rowmill.errors import BadSink, MissingExtra, SinkDown
 from rowmill.write.keyed.parameters import check_parameters
 from rowmill.write.keyed.payload import payloads
-from rowmill.write.keyed.protocol import KeyedSink
+from rowmill.write.keyed.protocol import KeyedSink, Unmarked
 from rowmill.write.keyed.qdrant_shape import (
     DISTANCES,
     MOST_KEYS,
@@ -60,7 +60,7 @@ def open(address: SinkAddress, wanted: Wanted) -> KeyedSink:
     return QdrantSink(client, address, name, wanted)
 
 
-class QdrantSink:
+class QdrantSink(Unmarked):
     """One collection of a server."""
 
     holds = Holds()
@@ -139,12 +139,6 @@ class QdrantSink:
     def count(self) -> int:
         with self._told():
             return int(self._client.count(self._name, exact=True).count)
-
-    def marks(self, run: str) -> None:
-        return None
-
-    def forget(self, run: str) -> None:
-        pass
 
     def put(self, run: str, mark: str, parts: Iterator[Points]) -> None:
         for part in parts:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rowmill.errors import BadSink, MissingExtra
 from rowmill.write.keyed.parameters import folder_of
 from rowmill.write.keyed.payload import payloads
+from rowmill.write.keyed.protocol import Unmarked
 from rowmill.write.keyed.qdrant_shape import (
     DISTANCES,
     MOST_KEYS,
@@ -44,7 +45,7 @@ def open_folder(address: SinkAddress, name: str, wanted: Wanted) -> FolderSink:
     return FolderSink(address, Path(folder_of(address)) / name, wanted)
 
 
-class FolderSink:
+class FolderSink(Unmarked):
     """One collection in a folder."""
 
     holds = Holds()
@@ -121,12 +122,6 @@ class FolderSink:
 
         with self._told():
             return int(self._shard.count(CountRequest(exact=True)))
-
-    def marks(self, run: str) -> None:
-        return None
-
-    def forget(self, run: str) -> None:
-        pass
 
     def put(self, run: str, mark: str, parts: Iterator[Points]) -> None:
         for part in parts:
