@@ -41,6 +41,19 @@ def test_all_get_the_same_settings_and_a_share_of_the_memory(
     assert "max_num_seqs" not in engine.options
 
 
+def test_a_workload_may_have_rows_and_rounds_of_its_own(tmp_path: Path, model: Path) -> None:
+    asked = Asked(model=str(model), workload="short:90, mixed:80:5,system", rows=70, rounds=2)
+
+    plans = plans_of(asked, tmp_path)
+
+    assert [(one.workload, one.rows, one.rounds) for one in plans] == [
+        ("short", 90, 2),
+        ("mixed", 80, 5),
+        ("system", 70, 2),
+    ]
+    assert plans[0].has_engines_of(plans[1])
+
+
 @pytest.mark.parametrize(("defaults", "titles"), [("also", 2), ("only", 1)])
 def test_defaults_leave_tuning_out_and_keep_pool_and_weights(
     tmp_path: Path, model: Path, defaults: str, titles: int
@@ -80,6 +93,8 @@ def test_a_share_that_is_set_stays(tmp_path: Path, model: Path) -> None:
         ),
         ({"model": "M", "slow": ("x",)}, "there is no contender `x`"),
         ({"model": "M", "workload": "x"}, "there is no workload `x`"),
+        ({"model": "M", "workload": "short:0"}, "there is no workload `short:0`"),
+        ({"model": "M", "workload": "short:9:2:1"}, "NAME[:ROWS[:ROUNDS]]"),
         ({"model": "M", "sets": ("eager",)}, "`--engine-set eager` is no KEY=VALUE"),
         ({"model": "M", "sets": ("max_num_sequences=1",)}, "unknown setting"),
         (

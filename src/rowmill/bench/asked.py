@@ -10,7 +10,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -56,6 +56,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     profile: bool = False
 
 
+class Workload(NamedTuple):
+    """A workload of a command line; 0: as for all."""
+
+    name: str
+    rows: int = 0
+    rounds: int = 0
+
+
 def plans_of(asked: Asked, folder: Path) -> list[Plan]:
     """One plan a table.
 
@@ -77,7 +85,15 @@ def plans_of(asked: Asked, folder: Path) -> list[Plan]:
     if asked.engine == "vllm":
         share = asked.memory_share or round(ALL_SHARES / len(grouped(names)), 3)
         settings.setdefault(MEMORY, share)
-    each = [msgspec.structs.replace(asked, workload=name) for name in _workloads(asked)]
+    each = [
+        msgspec.structs.replace(
+            asked,
+            workload=one.name,
+            rows=one.rows or asked.rows,
+            rounds=one.rounds or asked.rounds,
+        )
+        for one in _workloads(asked)
+    ]
     plans = []
     if asked.defaults != "only":
         plans += [_plan(one, names, settings, folder, EQUAL) for one in each]
@@ -117,9 +133,18 @@ def _plan(
     )
 
 
-def _workloads(asked: Asked) -> list[str]:
+def _workloads(asked: Asked) -> list[Workload]:
     """Several by commas: the engines stay open from one to the next."""
-    return [name.strip() for name in asked.workload.split(",") if name.strip()]
+    return [_workload(text.strip()) for text in asked.workload.split(",") if text.strip()]
+
+
+def _workload(text: str) -> Workload:
+    """NAME[:ROWS[:ROUNDS]]; what is no number that can be is left in the name, which then is unknown."""
+    name, *numbers = text.split(":")
+    if len(numbers) > 2 or not all(part.isascii() and part.isdigit() for part in numbers):
+        return Workload(text)
+    counts = [int(part) for part in numbers]
+    return Workload(name, *counts) if all(counts) else Workload(text)
 
 
 def _all_of(engine: str) -> tuple[str, ...]:
@@ -128,9 +153,9 @@ def _all_of(engine: str) -> tuple[str, ...]:
 
 def _name_mistakes(asked: Asked, names: Iterable[str]) -> Iterator[str]:
     known = ", ".join(f"`{name}`" for name in CONTENDERS)
-    for name in _workloads(asked):
-        if name not in SHAPES:
-            yield f"there is no workload `{name}`; known: {', '.join(SHAPES)}"
+    for one in _workloads(asked):
+        if one.name not in SHAPES:
+            yield f"there is no workload `{one.name}`; known, as NAME[:ROWS[:ROUNDS]]: {', '.join(SHAPES)}"
     for name in (*names, *asked.slow):
         if name not in CONTENDERS:
             yield f"there is no contender `{name}`; known: {known}"

@@ -27,7 +27,7 @@ SOME = click.IntRange(min=1)
 _WHAT = (
     click.option(
         "--workload",
-        metavar="NAME[,NAME]",
+        metavar="NAME[:ROWS[:ROUNDS]],...",
         default="mixed",
         show_default=True,
         help="Shape of prompts and answers: `prefixes`, `short`, `mixed`, `system`, `control`, `tail`,"
