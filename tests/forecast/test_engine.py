@@ -142,9 +142,32 @@ def prefixes_1_5b() -> Played:
     return play(parts, small, model())
 
 
+def control_1_5b() -> Played:
+    small = Settings(seats=1024, step_tokens=16384, pool_tokens=96_000)
+    return play([Fed([400] * 500, [200] * 500) for _ in range(2)], small, model())
+
+
+def few_shot_1_5b() -> Played:
+    draw = np.random.default_rng(5)
+    shared = np.clip(draw.lognormal(np.log(950), 0.4, 57), 600, 2500).astype(int)
+    parts = []
+    for _ in range(2):
+        which = np.sort(draw.integers(0, 57, 1000))
+        prompts = (shared[which] + draw.integers(60, 201, 1000)).tolist()
+        runs = [[(int(i), int(shared[i]) // 16)] for i in which]
+        parts.append(Fed(prompts, draw.integers(1, 6, 1000).tolist(), runs))
+    return play(parts, Settings(seats=1024, step_tokens=16384, pool_tokens=96_000), model())
+
+
 @pytest.mark.parametrize(
     ("played", "took_s"),
-    [(mixed_7b, 26.8), (short_half_b, 1.91), (prefixes_1_5b, 5.36)],
+    [
+        (mixed_7b, 26.8),
+        (short_half_b, 1.91),
+        (prefixes_1_5b, 5.36),
+        (control_1_5b, 7.37),
+        (few_shot_1_5b, 2.54),
+    ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_times_are_those_an_h200_took_within_a_quarter(played, took_s: float) -> None:  # type: ignore[no-untyped-def]
