@@ -76,6 +76,71 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
         yield from (f"set     {name}: {why}" for name, why in self.reasons.items())
 
 
+class Began(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker begins; written first, so that several starts can be put on one axis."""
+
+    time: str
+    """Wall clock, ISO 8601, UTC; all else is told in seconds since."""
+    host: str
+    pid: int
+    cores: float
+    """That it may use."""
+    memory_bytes: int
+    """Of the machine, or of its control group."""
+    version: str
+    """Of rowmill."""
+
+
+class EngineReady(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine is open: what it is like."""
+
+    name: str
+    about: str
+    """Engine, version and model in words."""
+    start_s: float
+    """How long its start took."""
+    seats: int
+    """Of all replicas together."""
+    replicas: int = 1
+    step_tokens: int = 0
+    """Most tokens of one step of one replica; 0: not known, or it makes no steps."""
+    kv_tokens: int = 0
+    """Of all replicas together; 0: not known."""
+    gpus: list[str] = []
+    """Names of the GPUs that this worker may use."""
+
+
+class TaskBegan(msgspec.Struct, frozen=True, kw_only=True):
+    """A task is this worker's now."""
+
+    task: int
+    resumed: int
+    """Rows of it that an earlier holder answered."""
+
+
+class TaskEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """A task is committed, by this worker."""
+
+    task: int
+    rows: int
+    """Answered by this holder, as all that follows."""
+    ok: int
+    failed: int
+    prompt_tokens: int
+    output_tokens: int
+    seconds: float
+    """Since it was claimed; tasks overlap."""
+    tokens_s: float
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """Results are written."""
+
+    parts: int
+    seconds: float
+    """Since the last outcome."""
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far the run is, now. Rows copied over from an earlier run of this output count as done."""
 
