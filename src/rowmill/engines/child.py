@@ -60,9 +60,12 @@ class QueueFeed:
         self._ended = False
         self.taken = 0
         """Rows the engine took so far."""
+        self.arrived = 0
+        """Rows that came so far."""
 
     def put(self, prompts: Prompts | None) -> None:
         """Add rows; None: no more will come."""
+        self.arrived += len(prompts) if prompts is not None else 0
         self._queue.put(prompts)
 
     def drop(self) -> None:
@@ -70,6 +73,7 @@ class QueueFeed:
         with contextlib.suppress(queue.Empty):
             while True:
                 self._queue.get_nowait()
+        self.arrived = self.taken
         self._queue.put(None)
 
     def waiting(self) -> int:
@@ -237,7 +241,8 @@ class _Leaving:
         if self._minds_time:
             self._beats += 1
             told = {**told, "steps": self._beats}
-        return Gauge(in_flight, feed.waiting(), time.process_time(), **told)
+        untaken = max(0, feed.arrived - feed.taken)
+        return Gauge(in_flight, feed.waiting(), time.process_time(), untaken=untaken, **told)
 
 
 def _fatal(error: Exception, secrets: Secrets) -> Fatal:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rowmill.telemetry.processes import cores, memory_bytes
 from rowmill.telemetry.sample import GpuUse, Sample, Stage
+from rowmill.telemetry.sampler import Sampler
 
-__all__ = ["GpuUse", "Sample", "Stage"]
+__all__ = ["GpuUse", "Sample", "Sampler", "Stage", "cores", "memory_bytes"]

@@ -84,7 +84,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tail_empty_s: float = 0.0
     """The same as `empty_s`, since then."""
     stages: dict[str, Stage] = {}
-    """`read` (and validate), `measure` (tokenise; starved and blocked as `plan`, which has the same thread), `plan`,
+    """`read` (and validate), `measure` (tokenise), `plan` (works in the thread of `measure`, whose waits stand there),
     `feed`, `write` (outcomes into segments), `keep` (commits, checkpoints)."""
     cpu_s: dict[str, float] = {}
     """Processor time: `rowmill`, `engine` (the adapters' processes), `engine NAME` (what those started, as vLLM's
