@@ -89,6 +89,8 @@ class Began(msgspec.Struct, frozen=True, kw_only=True):
     """Of the machine, or of its control group."""
     version: str
     """Of rowmill."""
+    tokenizer_threads: int = 0
+    """That the tokenizers' library was told to use; 0: as many as there are cores."""
 
 
 class EngineReady(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +167,25 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Workers that the numbers are sums over; 0 where there is one, which tells them itself."""
 
 
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run waited for most, in words."""
+
+    station: str
+    """One of `diagnose.STATIONS`; empty where the run was too short to tell."""
+    says: str
+    """What was seen, in a sentence."""
+    remedy: str = ""
+    """What to do about it; empty where nothing is wrong."""
+    is_well: bool = False
+    """The engine computes as fast as it can: nothing before or behind it is in its way."""
+    signs: dict[str, float] = {}
+    """The numbers it rests on, by their names in docs/verdicts.md."""
+
+    def line(self) -> str:
+        """All of it."""
+        return f"{self.says}; {self.remedy}" if self.remedy else self.says
+
+
 class Forecast(msgspec.Struct, frozen=True):
     """What was said of a run before it began, in seconds."""
 
@@ -217,4 +238,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Requests of this start that failed in passing and were made again: (cause, number)."""
     stopped: str = ""
     """Why the run ended before its input did; empty where it did not."""
+    verdict: Verdict | None = None
+    """What this start waited for most; None where nothing was asked, or several workers shared the run."""
     exit_code: int = 0

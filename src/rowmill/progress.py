@@ -88,7 +88,7 @@ def summary_lines(summary: Summary) -> list[str]:
         lines.append(f"  {_forecast(s.forecast, s.seconds)}")
     if s.cost:
         lines.append(f"  cost: {s.cost:,.2f} so far, at the prices of `[run]`")
-    lines += [f"  {line}" for line in (*_work(s), *_retries(s), *_failures(s))]
+    lines += [f"  {line}" for line in (*_work(s), *_verdict(s), *_retries(s), *_failures(s))]
     if s.results:
         more = f" and {len(s.results) - 1:,} more" if len(s.results) > 1 else ""
         lines.append(f"  results: {s.output.rstrip('/')}/{s.results[0]}{more}")
@@ -150,6 +150,11 @@ def _work(s: Summary) -> Iterator[str]:
             f"off schema: {s.violations:,} rows have answers that break their schema, `regex` or `choices`;"
             " `rowmill_violation` says where"
         )
+
+
+def _verdict(s: Summary) -> Iterator[str]:
+    if s.verdict is not None and s.verdict.station:
+        yield f"{'fine' if s.verdict.is_well else 'slow'}: {s.verdict.line()}"
 
 
 def _sink(s: Summary) -> Iterator[str]:

@@ -239,6 +239,7 @@ def _run_owned(job: Job, storage: Storage, token: str, stop: Stop, how: _How) ->
             load.end(is_whole=done is not None)
         told = summary(opened, worker, stop, done, worker.foretelling.said())
         told = with_loaded(told, load.result, opened.words.job)
+        told = msgspec.structs.replace(told, verdict=teller.verdict())
         teller.hear(told)
     return told
 

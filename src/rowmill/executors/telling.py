@@ -16,9 +16,10 @@ from typing import Any
 
 import msgspec
 
+from rowmill.diagnose import verdict
 from rowmill.engines.channel import Gauge
 from rowmill.eventlog import EventLog
-from rowmill.events import Began, EngineReady, Listener, Note, Progress
+from rowmill.events import Began, EngineReady, Listener, Note, Progress, Verdict
 from rowmill.executors.asking import Asking
 from rowmill.executors.claims import Claims
 from rowmill.executors.reasons import versions
@@ -80,6 +81,7 @@ class Stand(msgspec.Struct):
             "rows_fed": feed.sent_rows,
             "rows_answered": feed.answered_rows,
             "seats": feed.seats,
+            "active_s": round(feed.active_s, 3),
             "empty_s": round(feed.empty_s, 3),
             "tail_s": round(feed.tail_s, 3),
             "tail_empty_s": round(feed.tail_empty_s, 3),
@@ -124,23 +126,27 @@ class Teller:
         self._notes: deque[Note] = deque()
         self._began = self._told_at = time.monotonic()
         self._ready: EngineReady | None = None
-        self.last: Sample | None = None
-        """The last sample that was taken."""
+        self._start: Began | None = None
+        self._samples: list[tuple[float, Sample]] = []
 
     def begin(self) -> None:
         """Say that this worker begins; before that nothing is written."""
         passed_s = time.monotonic() - self._began
         began = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=passed_s)
-        self._log.add(
-            Began(
-                time=began.isoformat(timespec="milliseconds"),
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                cores=cores(),
-                memory_bytes=memory_bytes(),
-                version=versions()["rowmill"],
-            )
+        self._start = Began(
+            time=began.isoformat(timespec="milliseconds"),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            cores=cores(),
+            memory_bytes=memory_bytes(),
+            version=versions()["rowmill"],
+            tokenizer_threads=_tokenizer_threads(),
         )
+        self._log.add(self._start)
+
+    def verdict(self) -> Verdict | None:
+        """What this worker waited for most, so far."""
+        return verdict(self._samples, engine=self._ready, began=self._start)
 
     def note(self, text: str) -> None:
         """Tell people; from any thread."""
@@ -211,8 +217,24 @@ class Teller:
             for name in ("total", "resumed", "done", "ok", "failed")
         }
         seconds = round(progress.seconds, 3)
-        self.last = self._sampler.take({**stand.sums(), **counts, "seconds": seconds})
-        self.hear(self.last)
+        sample = self._sampler.take({**stand.sums(), **counts, "seconds": seconds})
+        self._samples.append((time.monotonic() - self._began, sample))
+        self.hear(sample)
+
+
+def _tokenizer_threads() -> int:
+    """What the tokenizers' library is told by the environment; 0 for nothing."""
+    if os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in (
+        "false",
+        "off",
+        "no",
+        "n",
+        "f",
+        "0",
+    ):
+        return 1
+    said = os.environ.get("RAYON_NUM_THREADS") or os.environ.get("RAYON_RS_NUM_CPUS") or ""
+    return int(said) if said.isdecimal() else 0
 
 
 def _stage(worked_s: float, starved_s: float = 0.0, blocked_s: float = 0.0) -> Stage:

@@ -77,6 +77,8 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """That it should have."""
     seats: int = 0
     """Rows that it works on at once."""
+    active_s: float = 0.0
+    """Seconds since the engine got its first row."""
     empty_s: float = 0.0
     """Seconds times the share of seats without a row, while rows were left to give."""
     tail_s: float = 0.0
