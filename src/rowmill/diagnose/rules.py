@@ -81,7 +81,8 @@ def _tail(s: Signs) -> Verdict | None:
 
 def _writing(s: Signs) -> Verdict | None:
     """The thread that takes outcomes was never free: the engine waits to get rid of them."""
-    return words.writing(s) if s.write_share >= WRITES else None
+    is_behind = s.unwritten_share >= MANY
+    return words.writing(s) if s.write_share >= WRITES and is_behind else None
 
 
 def _kv(s: Signs) -> Verdict | None:

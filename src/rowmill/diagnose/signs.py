@@ -38,6 +38,8 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
     """Outcomes were being written."""
     write_wait_share: float
     """The same, less the processor time of the thread that does it: waiting for the disk or the store."""
+    unwritten_share: float
+    """Of the rows that the engine has by our count: those it has answered."""
     seats: int
     in_flight: float
     running: float
@@ -52,7 +54,9 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
     """Requests made again, as a share of the rows answered."""
     rows_s: float
     answer_s: float
-    """Seconds that a row is with the engine, by Little's law."""
+    """Seconds that the engine works on a row, by Little's law."""
+    at_once: float
+    """Rows that it works on at once."""
     engine_cores: float
     """Processors that engines kept busy."""
     front_cores: float
@@ -95,6 +99,8 @@ def signs_of(
     answered = max(last.rows_answered, 1)
     in_flight = _mean(steady, lambda s: s.in_flight)
     active_s = max(last.active_s, 1e-9)
+    running = _mean(steady, lambda s: s.engine.get("running", -1.0))
+    at_once = running if running >= 0 else min(in_flight, last.seats)
     return Signs(
         engine=engine,
         began=began,
@@ -106,16 +112,19 @@ def signs_of(
         measure_share=stage["measure"].worked_s / max(ready_s, 1e-9),
         write_share=write.worked_s / active_s,
         write_wait_share=max(0.0, write.worked_s - own.get("rowmill/receive", 0.0)) / active_s,
+        unwritten_share=_mean(steady, lambda s: s.waiting.get("write", 0.0))
+        / max(in_flight, 1.0),
         seats=last.seats,
         in_flight=in_flight,
-        running=_mean(steady, lambda s: s.engine.get("running", -1.0)),
+        running=running,
         waiting=_mean(steady, lambda s: s.engine.get("waiting", 0.0)),
         kv_use=_mean(steady, lambda s: s.engine.get("kv_use", 0.0)),
         preempted=last.engine.get("preemptions", 0.0) / answered,
         step_tokens=_step_tokens(steady, engine),
         retried=last.engine.get("retries", 0.0) / answered,
         rows_s=last.rows_answered / active_s,
-        answer_s=in_flight * active_s / answered,
+        answer_s=at_once * active_s / answered,
+        at_once=at_once,
         engine_cores=_rate(steady, engines_of),
         front_cores=front / active_s,
         own_cores=sum(own.values()) / seconds,

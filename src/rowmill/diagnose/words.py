@@ -121,7 +121,7 @@ def endpoint(s: Signs) -> Verdict:
     )
     return Verdict(
         station="endpoint",
-        says=f"the endpoint is what it waits for: {s.answer_s:.2g} s a row with {s.in_flight:,.0f} rows at once{refused}",
+        says=f"the endpoint is what it waits for: {s.answer_s:.2g} s a row with {s.at_once:,.0f} rows at once{refused}",
         remedy=f"add endpoints to `engine.url`, raise `engine.seats` ({s.seats:,} now) if it has room for more at once,"
         " or ask its operator for a higher limit",
     )
@@ -185,7 +185,7 @@ def engine(s: Signs) -> Verdict:
     name = s.engine.name if s.engine is not None else "engine"
     return Verdict(
         station="engine",
-        says=f"the engine (`{name}`) is what it waits for: {s.answer_s:.2g} s a row with {s.in_flight:,.0f} rows at once",
+        says=f"the engine (`{name}`) is what it waits for: {s.answer_s:.2g} s a row with {s.at_once:,.0f} rows at once",
         remedy=f"raise `engine.seats` ({s.seats:,} now) or the number of engines, if it has room for more",
         is_well=True,
     )

@@ -139,7 +139,7 @@ class Teller:
             pid=os.getpid(),
             cores=cores(),
             memory_bytes=memory_bytes(),
-            version=versions()["rowmill"],
+            version=versions().get("rowmill", ""),
             tokenizer_threads=_tokenizer_threads(),
         )
         self._log.add(self._start)
