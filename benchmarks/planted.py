@@ -84,6 +84,8 @@ class Case(NamedTuple):
     max_tokens: int = 32
     engine: Mapping[str, Any] = MappingProxyType({})
     environment: Mapping[str, str] = MappingProxyType({})
+    shape: str = "135m"
+    """Of the model, where `--shape` names none: on a CPU a small one, so that what is planted is the slowest."""
 
 
 def cases(options: argparse.Namespace) -> dict[str, Case]:
@@ -98,12 +100,14 @@ def cases(options: argparse.Namespace) -> dict[str, Case]:
             "well": Case("", 20, engine={"delay_s": 0.05, "seats": 64}),
         }
     return {
-        "seats": Case("seats", 30, max_tokens=64, engine={"seats": 8}),
+        "seats": Case("seats", 30, max_tokens=64, engine={"seats": 8}, shape="tiny"),
         "budget": Case(
             "token budget", 400, max_tokens=2, engine={"max_num_batched_tokens": 512}
         ),
-        "tokeniser": Case("tokenising", 20, 6000, max_tokens=1, environment=one_thread),
-        "disk": Case("writing", 30, max_tokens=8, environment=slow),
+        "tokeniser": Case(
+            "tokenising", 20, 6000, max_tokens=1, environment=one_thread, shape="tiny"
+        ),
+        "disk": Case("writing", 30, max_tokens=8, environment=slow, shape="tiny"),
         "endpoint": Case("endpoint", 20, engine={"name": "http", "seats": 64}),
         "well": Case("", 60, max_tokens=64),
     }
@@ -202,7 +206,7 @@ def make_slow_disk(into: Path) -> Path | None:
 def job_of(name: str, case: Case, options: argparse.Namespace) -> dict[str, Any]:
     """The job file as a tree."""
     folder = Path(options.folder)
-    model = str(folder / "model")
+    model = str(folder / (options.shape or case.shape))
     if case.engine.get("name") == "http":
         engine: dict[str, Any] = {"url": options.url, "model": "tiny", **case.engine}
     elif options.engine == "echo":
@@ -279,7 +283,13 @@ def start(
     if "SLOW_BYTES_S" in case.environment:
         environment |= {"LD_PRELOAD": str(slow_disk), "SLOW_FOLDER": f"{folder}/{name}.out"}
     command = [sys.executable, __file__, "--work", name, "--folder", str(folder), "--url", url]
-    for option in ("engine", "seconds", "disk_bytes_s", "set"):
+    for option in (
+        "engine",
+        "seconds",
+        "disk_bytes_s",
+        "set",
+        *(["shape"] * bool(options.shape)),
+    ):
         command += [f"--{option.replace('_', '-')}", str(getattr(options, option))]
     errors = (folder / f"{name}.errors").open("w")
     return subprocess.Popen(
@@ -308,7 +318,8 @@ def compare(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     known = cases(options)
     chosen = {name: known[name] for name in options.only.split(",") if name in known}
     chosen = chosen or known
-    make_model(folder / "model", options.shape)
+    for shape in {options.shape or case.shape for case in chosen.values()}:
+        make_model(folder / shape, shape)
     slow_disk = make_slow_disk(folder)
     if slow_disk is None and chosen.pop("disk", None):
         print("NOT RUN: disk: there is no C compiler to make a slow one with")
@@ -351,7 +362,7 @@ def asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--engine", choices=("echo", "vllm"), default="echo")
     parser.add_argument("--only", default="")
-    parser.add_argument("--shape", choices=SHAPES, default="tiny")
+    parser.add_argument("--shape", choices=SHAPES)
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--service-s", type=float, default=0.5)

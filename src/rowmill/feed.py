@@ -47,6 +47,8 @@ class Feed:
         self._moved_at: float | None = None
         """When rows last came or went, from the first one on."""
         self._is_tail = False
+        self.row_s = 0.0
+        """Seconds times rows in flight."""
         self.blocked_s = self.active_s = self.empty_s = self.tail_s = self.tail_empty_s = 0.0
         """How long the engine had no room; since it got its first row; seconds times the share of seats that had no
         row, while rows were left to give; since none is left, and the same then."""
@@ -137,6 +139,7 @@ class Feed:
         if self._moved_at is None:
             self._moved_at = now
         passed_s, self._moved_at = now - self._moved_at, now
+        self.row_s += passed_s * self.in_flight
         empty_s = passed_s * max(0.0, 1 - self.in_flight / max(self._limits.seats, 1))
         if not self._is_tail:
             self.active_s += passed_s

@@ -27,6 +27,7 @@ MANY = 0.25
 """A quarter of the time lost is worth a word; less is lost in every run's beginning and end."""
 WRITES = 0.7
 """The one thread that takes outcomes is this busy: what comes waits for it."""
+IDLE = 0.5
 FULL_SEATS = 0.9
 FULL_KV = 0.85
 """vLLM keeps some blocks free for rows that grow."""
@@ -81,8 +82,16 @@ def _tail(s: Signs) -> Verdict | None:
 
 def _writing(s: Signs) -> Verdict | None:
     """The thread that takes outcomes was never free: the engine waits to get rid of them."""
-    is_behind = s.unwritten_share >= MANY
+    is_behind = s.unwritten_share >= MANY or _idles(s)
     return words.writing(s) if s.write_share >= WRITES and is_behind else None
+
+
+def _idles(s: Signs) -> bool:
+    """Whether the engine has little to do, whatever we count as in flight: answers may wait in its channel."""
+    if s.running >= 0:
+        return s.running < IDLE * s.seats
+    replicas = s.engine.replicas if s.engine is not None else 1
+    return s.engine_cores < IDLE * replicas and (s.gpu is None or s.gpu.use < IDLE)
 
 
 def _kv(s: Signs) -> Verdict | None:

@@ -112,8 +112,7 @@ def signs_of(
         measure_share=stage["measure"].worked_s / max(ready_s, 1e-9),
         write_share=write.worked_s / active_s,
         write_wait_share=max(0.0, write.worked_s - own.get("rowmill/receive", 0.0)) / active_s,
-        unwritten_share=_mean(steady, lambda s: s.waiting.get("write", 0.0))
-        / max(in_flight, 1.0),
+        unwritten_share=last.written_row_s / max(last.row_s, 1e-9),
         seats=last.seats,
         in_flight=in_flight,
         running=running,

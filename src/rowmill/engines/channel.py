@@ -94,8 +94,6 @@ class Gauge(msgspec.Struct, tag="gauge"):
     """Requests that failed in passing and were made again, by cause, so far."""
     notes: list[str] = []
     """What people should know, so far."""
-    untaken: int = 0
-    """Rows in the batches that wait in the child."""
 
 
 class Fatal(msgspec.Struct, tag="fatal"):

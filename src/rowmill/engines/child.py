@@ -60,12 +60,9 @@ class QueueFeed:
         self._ended = False
         self.taken = 0
         """Rows the engine took so far."""
-        self.arrived = 0
-        """Rows that came so far."""
 
     def put(self, prompts: Prompts | None) -> None:
         """Add rows; None: no more will come."""
-        self.arrived += len(prompts) if prompts is not None else 0
         self._queue.put(prompts)
 
     def drop(self) -> None:
@@ -73,7 +70,6 @@ class QueueFeed:
         with contextlib.suppress(queue.Empty):
             while True:
                 self._queue.get_nowait()
-        self.arrived = self.taken
         self._queue.put(None)
 
     def waiting(self) -> int:
@@ -241,8 +237,7 @@ class _Leaving:
         if self._minds_time:
             self._beats += 1
             told = {**told, "steps": self._beats}
-        untaken = max(0, feed.arrived - feed.taken)
-        return Gauge(in_flight, feed.waiting(), time.process_time(), untaken=untaken, **told)
+        return Gauge(in_flight, feed.waiting(), time.process_time(), **told)
 
 
 def _fatal(error: Exception, secrets: Secrets) -> Fatal:

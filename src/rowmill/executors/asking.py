@@ -73,6 +73,8 @@ class Asking:
         self._filling = ""
         self._log_folder = Path()
         """Where the output is no folder: one of the temporary disk."""
+        self.written_row_s = 0.0
+        """Seconds times rows that were being written: answered, and in flight by the feed's count."""
         self.start_s = 0.0
         """How long the start took."""
         self.sending, self.receiving, self.writing = Clock(), Clock(), Clock()
@@ -214,7 +216,9 @@ class Asking:
             self.error = error
 
     def _take(self, outcomes: Outcomes) -> None:
+        began = time.monotonic()
         self._put(outcomes)
+        self.written_row_s += (time.monotonic() - began) * len(outcomes)
         prompt, cached, output = outcomes.tokens.sum(axis=1, dtype=int).tolist()
         self._feed.answered(
             len(outcomes),

@@ -50,16 +50,14 @@ class Stand(msgspec.Struct):
     def depths(self, entered: int) -> dict[str, float]:
         """What goes up and down, now; `entered` rows were taken out of `planned` so far."""
         gauges, feed = self.asking.gauges, self.feed
-        held = sum(gauge.in_flight + gauge.untaken for gauge in gauges)
-        begun = sum(gauge.running or gauge.in_flight for gauge in gauges)
         told = _engine_queues(gauges)
+        waiting = told.get("engine_waiting", max(0, feed.in_flight - feed.seats))
         return {
             "in_flight": feed.in_flight,
             "in_flight_target": feed.target_rows,
             "waiting/measure": max(0, self.stations.num_validated - self.stations.num_read),
             "waiting/feed": max(0, self.stations.num_read - entered),
-            "waiting/engine": max(0, min(held, feed.in_flight) - begun),
-            "waiting/write": max(0, feed.in_flight - held) if gauges else 0,
+            "waiting/engine": waiting,
             "waiting/copies": self.tasks.num_waiting_copies,
             **{
                 f"engine/{name}": told[f"engine_{name}"]
@@ -81,6 +79,8 @@ class Stand(msgspec.Struct):
             "rows_fed": feed.sent_rows,
             "rows_answered": feed.answered_rows,
             "seats": feed.seats,
+            "row_s": round(feed.row_s, 3),
+            "written_row_s": round(self.asking.written_row_s, 3),
             "active_s": round(feed.active_s, 3),
             "empty_s": round(feed.empty_s, 3),
             "tail_s": round(feed.tail_s, 3),
@@ -218,8 +218,22 @@ class Teller:
         }
         seconds = round(progress.seconds, 3)
         sample = self._sampler.take({**stand.sums(), **counts, "seconds": seconds})
+        sample = _with_means(sample, self._samples[-1][1] if self._samples else Sample())
         self._samples.append((time.monotonic() - self._began, sample))
         self.hear(sample)
+
+
+def _with_means(sample: Sample, before: Sample) -> Sample:
+    """The depths that are known at each moment, by their sums."""
+    passed_s = sample.active_s - before.active_s
+    if passed_s <= 0:
+        return sample
+    writing = (sample.written_row_s - before.written_row_s) / passed_s
+    return msgspec.structs.replace(
+        sample,
+        in_flight=round((sample.row_s - before.row_s) / passed_s, 2),
+        waiting={**sample.waiting, "write": round(writing, 2)},
+    )
 
 
 def _tokenizer_threads() -> int:

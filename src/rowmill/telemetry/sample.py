@@ -69,10 +69,14 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     rows_answered: int = 0
     """Answered by it."""
     waiting: dict[str, float] = {}
-    """Rows before each stage: `measure`, `feed`, `engine` (given to it and not begun), `write` (answered and not
-    written, about), `copies` (of rows in flight)."""
+    """Rows before each stage: `measure`, `feed`, `engine` (given to it and not begun), `write` (answered and
+    not written), `copies` (of rows in flight)."""
     in_flight: float = 0.0
-    """Rows that the engine has."""
+    """Rows that the engine has, or has answered and that are being written."""
+    row_s: float = 0.0
+    """Seconds times the same."""
+    written_row_s: float = 0.0
+    """Seconds times rows that were being written."""
     in_flight_target: float = 0.0
     """That it should have."""
     seats: int = 0
