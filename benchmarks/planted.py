@@ -279,6 +279,7 @@ def start(
 ) -> subprocess.Popen[str]:
     """One job's process."""
     folder = Path(options.folder)
+    shutil.rmtree(folder / f"{name}.out", ignore_errors=True)
     environment = {**os.environ, **case.environment}
     if "SLOW_BYTES_S" in case.environment:
         environment |= {"LD_PRELOAD": str(slow_disk), "SLOW_FOLDER": f"{folder}/{name}.out"}
