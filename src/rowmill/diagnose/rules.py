@@ -97,7 +97,9 @@ def _idles(s: Signs) -> bool:
 def _kv(s: Signs) -> Verdict | None:
     """Rows wait, seats are free, blocks are not; or rows give their blocks back and are computed again."""
     waits = s.waiting >= 1 and 0 <= s.running < FULL_SEATS * s.seats
-    if s.preempted >= PREEMPTED or s.pooled_share >= MANY or (waits and s.kv_use >= FULL_KV):
+    # Held back by our own count of what rows will hold, which is to blame where the cache fills.
+    is_held = s.pooled_share >= MANY and s.kv_use >= ROOM_KV
+    if s.preempted >= PREEMPTED or is_held or (waits and s.kv_use >= FULL_KV):
         return words.kv_full(s)
     return None
 

@@ -50,9 +50,8 @@ class Sampler:
     def is_due(self) -> bool:
         """Whether a sample is to be taken now."""
         now = self._clock()
-        apart_s = min(MOST_S, max(LEAST_S, SHARE * (now - self._began)))
         # A moment comes each second, about: half of one sooner is nearer than half of one later.
-        return now - self._taken_at >= apart_s - LEAST_S / 2
+        return now - self._taken_at >= apart_s(now - self._began) - LEAST_S / 2
 
     def take(self, counts: Mapping[str, Any]) -> Sample:
         """A sample of all moments since the last one; `counts` are fields of it, as they are now."""
@@ -85,6 +84,11 @@ class Sampler:
     def close(self) -> None:
         """Let go of the GPUs' driver."""
         self.gpus.close()
+
+
+def apart_s(passed_s: float) -> float:
+    """Seconds between two samples when so many have passed."""
+    return min(MOST_S, max(LEAST_S, SHARE * passed_s))
 
 
 def _below(prefix: str, means: Mapping[str, float]) -> dict[str, float]:
