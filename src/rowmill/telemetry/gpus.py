@@ -11,12 +11,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from rowmill.telemetry.sample import GpuUse
 
+DRIVERS = ("/dev/nvidiactl", "/dev/dxg")
+"""What a driver of NVIDIA's leaves to talk to: of Linux, and of Linux within Windows."""
 _TENSOR, _BANDWIDTH = 5, 10
 
 
@@ -28,14 +31,19 @@ class Gpus:
         self._devices: list[tuple[int, Any]] = []
         self._gpm: dict[int, Any] = {}
         """Index -> the counters' state at the last look."""
-        with contextlib.suppress(ImportError):
-            import pynvml
+        # The bindings take 25 ms to import: nobody pays for them where there is no driver.
+        if any(Path(device).exists() for device in DRIVERS):
+            with contextlib.suppress(ImportError):
+                self._open()
 
-            with contextlib.suppress(pynvml.NVMLError):
-                pynvml.nvmlInit()
-                self._nvml = pynvml
-                self._devices = list(_visible(pynvml))
-                self._begin_counting()
+    def _open(self) -> None:
+        import pynvml
+
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()
+            self._nvml = pynvml
+            self._devices = list(_visible(pynvml))
+            self._begin_counting()
 
     def names(self) -> list[str]:
         """What they are called."""
