@@ -28,7 +28,8 @@ MANY = 0.25
 WRITES = 0.7
 """The one thread that takes outcomes is this busy: what comes waits for it."""
 IDLE = 0.5
-FULL_SEATS = 0.9
+FULL_SEATS = 0.8
+"""In the mean over steps: rows that end together leave seats empty until the next step."""
 FULL_KV = 0.85
 """vLLM keeps some blocks free for rows that grow."""
 ROOM_KV = 0.5
