@@ -177,6 +177,11 @@ def make_model(into: Path, shape: str) -> None:
     (into / "config.json").write_text(json.dumps(config))
 
 
+def rows_of(case: Case, most: int) -> int:
+    """So many that none of the jobs comes to its end, and no file takes long to make."""
+    return min(most, 1000 if case.shared else 4_000_000 // case.words)
+
+
 def make_rows(path: Path, case: Case, rows: int) -> None:
     """Prompts; the same seed gives the same file."""
     draw = random.Random(11)
@@ -325,7 +330,7 @@ def compare(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     if slow_disk is None and chosen.pop("disk", None):
         print("NOT RUN: disk: there is no C compiler to make a slow one with")
     for name, case in chosen.items():
-        make_rows(folder / f"{name}.jsonl", case, options.rows if not case.shared else 3000)
+        make_rows(folder / f"{name}.jsonl", case, rows_of(case, options.rows))
     found: dict[str, dict[str, Any]] = {}
     with endpoint(options.service_s) as url:
         waiting = dict(chosen)
