@@ -14,6 +14,7 @@ from rowmill.progress import (
     progress_line,
     summary_lines,
 )
+from rowmill.telemetry import GpuUse, Sample
 
 
 def at(seconds: float, done: int, *, resumed: int = 0) -> Progress:
@@ -206,3 +207,17 @@ def test_summary_tells_what_the_run_waited_for_unless_it_was_too_short() -> None
     assert ["  slow: seats are few; raise them"] == told(slow)
     assert ["  fine: it computes"] == told(fine)
     assert [] == told(Verdict(station="", says="too short"))
+
+
+def test_line_tells_caches_gpus_and_money_where_they_are_known() -> None:
+    lines: list[str] = []
+    view = Lines(lines.append, every_s=0.0)
+    view(Sample(gpus=[GpuUse(index=0, use=0.9), GpuUse(index=1, use=0.8)]))
+    queues = {"engine_kv_use": 0.25, "engine_hit_rate": 0.5}
+    view(Progress(done=1, ok=1, failed=0, total=2, cost=1.5, queues=queues))
+    view(Progress(done=1, ok=1, failed=0, total=2))
+
+    assert [
+        "1/2 rows, 0 failed, 0 in flight, KV 25%, cached 50%, GPU 85%, cost 1.50",
+        "1/2 rows, 0 failed, 0 in flight, GPU 85%",
+    ] == lines

@@ -127,12 +127,16 @@ KNOWN: dict[str, type[msgspec.Struct]] = {
 """Name in the file -> record."""
 
 
-def read_workers(storage: Storage) -> list[WorkerEvents]:
-    """What all workers of a run wrote down, one entry a start, by the wall clock at which they began."""
+def read_workers(storage: Storage, *, most_bytes: int = 0) -> list[WorkerEvents]:
+    """What all workers of a run wrote down, one entry a start, by the wall clock at which they began.
+
+    Args:
+        most_bytes: of a longer file, only so much of its beginning and of its end is read; 0: all.
+    """
     found: list[WorkerEvents] = []
     for worker, names in _files(storage):
         for name in names:
-            moments = list(_moments(storage, name))
+            moments = list(_moments(_content(storage, name, most_bytes)))
             # Where a store cannot be appended to, a start has several files, and only the first one says that it begins.
             if found and found[-1].worker == worker and not _begins(moments):
                 found[-1].moments += moments
@@ -156,11 +160,22 @@ def _begins(moments: list[Moment]) -> bool:
     return bool(moments) and isinstance(moments[0].event, Began)
 
 
-def _moments(storage: Storage, name: str) -> Iterator[Moment]:
-    with contextlib.suppress(NotThere):
-        for line in storage.read(name).splitlines():
-            with contextlib.suppress(msgspec.MsgspecError, KeyError, TypeError):
-                tree = msgspec.json.decode(line)
-                kind = KNOWN.get(tree["event"])
-                if kind is not None:
-                    yield Moment(tree["at"], msgspec.convert(tree, kind))
+def _content(storage: Storage, name: str, most_bytes: int) -> bytes:
+    """Of a file, or of its two ends; the lines that are cut are no events."""
+    try:
+        size = storage.size(name) or 0
+        if not most_bytes or size <= 2 * most_bytes:
+            return storage.read(name)
+        ends = [(0, most_bytes), (size - most_bytes, size)]
+        return b"\n".join(storage.read_range(name, *end) for end in ends)
+    except NotThere:
+        return b""
+
+
+def _moments(content: bytes) -> Iterator[Moment]:
+    for line in content.splitlines():
+        with contextlib.suppress(msgspec.MsgspecError, KeyError, TypeError):
+            tree = msgspec.json.decode(line)
+            kind = KNOWN.get(tree["event"])
+            if kind is not None:
+                yield Moment(tree["at"], msgspec.convert(tree, kind))

@@ -165,6 +165,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Rows waiting before each station, by its name; and what the engine counts of itself (`engine_...`)."""
     workers: int = 0
     """Workers that the numbers are sums over; 0 where there is one, which tells them itself."""
+    cost: float = 0.0
+    """So far, at the prices of `[run]`; 0 where none is given."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

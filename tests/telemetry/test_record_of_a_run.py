@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rowmill
-from rowmill.eventlog import WorkerEvents, read_workers
+from rowmill.eventlog import EventLog, WorkerEvents, read_workers
 from rowmill.events import Began, EngineReady, Planned, Published, Summary, TaskBegan, TaskEnded
 from rowmill.executors import run as run_job
 from rowmill.report import status
@@ -96,3 +96,20 @@ def test_events_that_this_version_does_not_know_and_torn_lines_are_passed_over(
     (again,) = read_workers(open_storage(str(out)))
 
     assert len(found.moments) == len(again.moments)
+
+
+def test_of_a_long_file_both_ends_are_read(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    log = EventLog(storage, "w")
+    log.add(Began(time="2026", host="h", pid=1, cores=1, memory_bytes=1, version=""))
+    for i in range(500):
+        log.add(Sample(rows_fed=i))
+    log.close()
+
+    (found,) = read_workers(storage, most_bytes=2000)
+    fed = [sample.rows_fed for _, sample in found.of(Sample)]
+
+    assert found.last(Began) is not None
+    assert (0, 499) == (fed[0], fed[-1])
+    assert sorted(fed) == fed
+    assert 4 < len(fed) < 100

@@ -268,7 +268,13 @@ def _engine_sums(gauges: Sequence[Gauge]) -> dict[str, float]:
 
 
 def progress_event(
-    resumed: Counts, new: Counts, *, total: int, seconds: float, queues: dict[str, float]
+    resumed: Counts,
+    new: Counts,
+    *,
+    total: int,
+    seconds: float,
+    queues: dict[str, float],
+    cost: float = 0.0,
 ) -> Progress:
     """How far the run is.
 
@@ -288,6 +294,7 @@ def progress_event(
         seconds=seconds,
         resumed=resumed.done,
         queues=queues,
+        cost=cost,
     )
 
 

@@ -382,6 +382,7 @@ class Worker:
             self.tasks.counts,
             total=self.total,
             seconds=time.monotonic() - self._began - self.engine_start_s,
+            cost=self.cost,
             queues=queues(
                 self._feed,
                 self._asking.gauges,

@@ -15,8 +15,8 @@ from rowmill.report.run import View, open_view
 from rowmill.report.verdicts import verdict_of
 
 MAX_ERRORS = 5
-TAIL_BYTES = 4096
-"""Enough for the last events of a worker."""
+TAIL_BYTES = 2**16
+"""Enough for the last events of a worker: its last sample is among them, however many tasks ended since."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

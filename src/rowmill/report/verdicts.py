@@ -2,7 +2,7 @@
 
 Promises: the same verdict as at the run's end, also of one that goes on or was killed.
 Knows nothing of: rules (see diagnose).
-Memory: the events of a run.
+Memory: half a MiB of events a worker.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from rowmill.events import Began, EngineReady, Verdict
 from rowmill.storage import Storage
 from rowmill.telemetry import Sample
 
+ENOUGH_BYTES = 256 * 2**10
+"""Of a long run's events its beginning says what the machine is, its end what was summed up and how it stands."""
+
 
 def verdict_of(storage: Storage) -> Verdict | None:
     """What the run at `storage` waits for most; None where nothing is known.
 
     Of several workers, what most of them wait for is said, and how many they are.
     """
-    found = [
-        one for worker in last_start(read_workers(storage)) if (one := worker_verdict(worker))
-    ]
+    workers = last_start(read_workers(storage, most_bytes=ENOUGH_BYTES))
+    found = [one for worker in workers if (one := worker_verdict(worker))]
     told = [one for one in found if one.station] or found
     if not told:
         return None
