@@ -109,7 +109,7 @@ def cases(options: argparse.Namespace) -> dict[str, Case]:
         ),
         "disk": Case("writing", 30, max_tokens=8, environment=slow, shape="tiny"),
         "endpoint": Case("endpoint", 20, engine={"name": "http", "seats": 64}),
-        "well": Case("", 60, max_tokens=64),
+        "well": Case("", 60, max_tokens=64, shape="tiny"),
     }
 
 
