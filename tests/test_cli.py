@@ -53,6 +53,7 @@ OPTIONS = {
         "--workload",
     ],
     "check": sorted([*JOB_OPTIONS, "--fix", "--gpu", "--sample"]),
+    "doctor": ["--debug", "--engine", "--json", "--model", "--output", "--set"],
     "export": ["--debug", "--json", "--output", "--set", "--to"],
     "k8s": [],
     "k8s check": ["--debug", "--json", "--version"],
@@ -62,7 +63,9 @@ OPTIONS = {
     "k8s status": ["--debug", "--json", "--set"],
     "k8s submit": ["--debug", "--json", "--rayjob", "--set"],
     "retry": ["--debug", "--json", "--kind", "--set"],
-    "run": sorted([*JOB_OPTIONS, "--address", "--append", "--executor", "--join"]),
+    "run": sorted(
+        [*JOB_OPTIONS, "--address", "--append", "--executor", "--join", "--metrics-port"]
+    ),
     "run-batch": sorted(
         [
             *(

@@ -76,3 +76,23 @@ def test_what_rows_share_and_what_they_will_generate_counts() -> None:
 def test_few_seats_stand_empty_before_the_next_message() -> None:
     assert Feed(Limits(seats=1024), prove_rows=0).batch_rows == 64
     assert Feed(Limits(seats=8), prove_rows=0).batch_rows == 1
+
+
+def test_empty_seats_are_counted_by_whether_rows_are_left_to_give() -> None:
+    clock = Clock()
+    feed = Feed(Limits(seats=4), prove_rows=0, clock=clock)
+    clock.now += 100  # before the first row nothing is counted
+    feed.sent(1, 10)
+    clock.now += 8  # three of four seats are empty
+    feed.sent(5, 50)
+    clock.now += 2  # more rows than seats
+    feed.no_more()
+    feed.answered(4)
+    clock.now += 6  # two of four, and no row is left to give
+    feed.answered(2)
+    clock.now += 50  # all is answered
+    feed.pass_time()
+
+    assert (16, 6) == (feed.active_s, feed.tail_s)
+    assert (6, 3) == (feed.empty_s, feed.tail_empty_s)
+    assert 8 * 1 + 2 * 6 + 6 * 2 == feed.row_s

@@ -5,7 +5,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.events import Progress, Summary
+from rowmill.events import Progress, Summary, Verdict
 from rowmill.progress import (
     Bar,
     Lines,
@@ -14,6 +14,7 @@ from rowmill.progress import (
     progress_line,
     summary_lines,
 )
+from rowmill.telemetry import GpuUse, Sample
 
 
 def at(seconds: float, done: int, *, resumed: int = 0) -> Progress:
@@ -193,3 +194,30 @@ def test_summary_shows_the_five_most_frequent_errors() -> None:
     assert [line.split(" x ")[0].strip() for line in lines[1:-1]] == ["10", "9", "8", "7", "6"]
     assert lines[-1] == "  and 2 more kinds of errors"
     assert max(map(len, lines)) < 300
+
+
+def test_summary_tells_what_the_run_waited_for_unless_it_was_too_short() -> None:
+    def told(verdict: Verdict) -> list[str]:
+        lines = summary_lines(Summary(total=1, ok=1, failed=0, not_done=0, verdict=verdict))
+        return [line for line in lines if line.startswith(("  slow", "  fine"))]
+
+    slow = Verdict(station="seats", says="seats are few", remedy="raise them")
+    fine = Verdict(station="GPU compute", says="it computes", is_well=True)
+
+    assert ["  slow: seats are few; raise them"] == told(slow)
+    assert ["  fine: it computes"] == told(fine)
+    assert [] == told(Verdict(station="", says="too short"))
+
+
+def test_line_tells_caches_gpus_and_money_where_they_are_known() -> None:
+    lines: list[str] = []
+    view = Lines(lines.append, every_s=0.0)
+    view(Sample(gpus=[GpuUse(index=0, use=0.9), GpuUse(index=1, use=0.8)]))
+    queues = {"engine_kv_use": 0.25, "engine_hit_rate": 0.5}
+    view(Progress(done=1, ok=1, failed=0, total=2, cost=1.5, queues=queues))
+    view(Progress(done=1, ok=1, failed=0, total=2))
+
+    assert [
+        "1/2 rows, 0 failed, 0 in flight, KV 25%, cached 50%, GPU 85%, cost 1.50",
+        "1/2 rows, 0 failed, 0 in flight, GPU 85%",
+    ] == lines

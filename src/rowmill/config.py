@@ -14,6 +14,7 @@ from rowmill.kubernetes_config import KubernetesConfig
 from rowmill.part import Part
 from rowmill.ray_config import RayConfig
 from rowmill.sink_config import SinkConfig
+from rowmill.telemetry_config import TelemetryConfig
 
 Kind = Literal["auto", "generate", "chat", "embed"]
 TooLongPolicy = Literal["error", "truncate_left", "truncate_right", "clamp_max_tokens", "chunk"]
@@ -343,6 +344,8 @@ class Job(Part):
     """Pods that `rowmill k8s` asks for."""
     ray: RayConfig = RayConfig()
     """Workers on a Ray cluster."""
+    telemetry: TelemetryConfig = TelemetryConfig()
+    """Who is told how the run stands."""
 
     @field_validator("source", mode="before")
     @classmethod

@@ -76,6 +76,73 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
         yield from (f"set     {name}: {why}" for name, why in self.reasons.items())
 
 
+class Began(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker begins; written first, so that several starts can be put on one axis."""
+
+    time: str
+    """Wall clock, ISO 8601, UTC; all else is told in seconds since."""
+    host: str
+    pid: int
+    cores: float
+    """That it may use."""
+    memory_bytes: int
+    """Of the machine, or of its control group."""
+    version: str
+    """Of rowmill."""
+    tokenizer_threads: int = 0
+    """That the tokenizers' library was told to use; 0: as many as there are cores."""
+
+
+class EngineReady(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine is open: what it is like."""
+
+    name: str
+    about: str
+    """Engine, version and model in words."""
+    start_s: float
+    """How long its start took."""
+    seats: int
+    """Of all replicas together."""
+    replicas: int = 1
+    step_tokens: int = 0
+    """Most tokens of one step of one replica; 0: not known, or it makes no steps."""
+    kv_tokens: int = 0
+    """Of all replicas together; 0: not known."""
+    gpus: list[str] = []
+    """Names of the GPUs that this worker may use."""
+
+
+class TaskBegan(msgspec.Struct, frozen=True, kw_only=True):
+    """A task is this worker's now."""
+
+    task: int
+    resumed: int
+    """Rows of it that an earlier holder answered."""
+
+
+class TaskEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """A task is committed, by this worker."""
+
+    task: int
+    rows: int
+    """Answered by this holder, as all that follows."""
+    ok: int
+    failed: int
+    prompt_tokens: int
+    output_tokens: int
+    seconds: float
+    """Since it was claimed; tasks overlap."""
+    tokens_s: float
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """Results are written."""
+
+    parts: int
+    seconds: float
+    """Since the last outcome."""
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far the run is, now. Rows copied over from an earlier run of this output count as done."""
 
@@ -98,6 +165,27 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Rows waiting before each station, by its name; and what the engine counts of itself (`engine_...`)."""
     workers: int = 0
     """Workers that the numbers are sums over; 0 where there is one, which tells them itself."""
+    cost: float = 0.0
+    """So far, at the prices of `[run]`; 0 where none is given."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run waited for most, in words."""
+
+    station: str
+    """One of `diagnose.STATIONS`; empty where the run was too short to tell."""
+    says: str
+    """What was seen, in a sentence."""
+    remedy: str = ""
+    """What to do about it; empty where nothing is wrong."""
+    is_well: bool = False
+    """The engine computes as fast as it can: nothing before or behind it is in its way."""
+    signs: dict[str, float] = {}
+    """The numbers it rests on, by their names in docs/verdicts.md."""
+
+    def line(self) -> str:
+        """All of it."""
+        return f"{self.says}; {self.remedy}" if self.remedy else self.says
 
 
 class Forecast(msgspec.Struct, frozen=True):
@@ -152,4 +240,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Requests of this start that failed in passing and were made again: (cause, number)."""
     stopped: str = ""
     """Why the run ended before its input did; empty where it did not."""
+    verdict: Verdict | None = None
+    """What this start waited for most; None where nothing was asked, or several workers shared the run."""
     exit_code: int = 0

@@ -38,12 +38,25 @@ class Feed:
         self._rate = 0.0
         """Rows answered a second, smoothed."""
         self._since, self._answered_since = clock(), 0
-        self.in_flight = self.answered_rows = self._sent_rows = self._sent_tokens = 0
+        self.in_flight = self.answered_rows = self.sent_rows = self._sent_tokens = 0
         self._prompt_tokens = self._cached_tokens = self._output_tokens = 0
         """Of rows answered: what was found in the cache, rows share and do not hold apiece."""
         self._sent_outputs = 0
         """Tokens that rows given to the engine are to generate, as far as that is known beforehand."""
         self._changed = threading.Condition()
+        self._moved_at: float | None = None
+        """When rows last came or went, from the first one on."""
+        self._is_tail = False
+        self.row_s = 0.0
+        """Seconds times rows in flight."""
+        self.blocked_s = self.active_s = self.empty_s = self.tail_s = self.tail_empty_s = 0.0
+        """How long the engine had no room; since it got its first row; seconds times the share of seats that had no
+        row, while rows were left to give; since none is left, and the same then."""
+
+    @property
+    def seats(self) -> int:
+        """Rows that the engine works on at once."""
+        return self._limits.seats
 
     @property
     def target_rows(self) -> int:
@@ -70,14 +83,31 @@ class Feed:
     def wait_room(self, rows: int, timeout_s: float) -> bool:
         """Wait until `rows` more may go to the engine, or the time is up. An idle engine has room for any batch."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._has_room(rows), timeout_s)
+            if self._has_room(rows):
+                return True
+            began = self._clock()
+            has_room = self._changed.wait_for(lambda: self._has_room(rows), timeout_s)
+            self.blocked_s += self._clock() - began
+            return has_room
+
+    def pass_time(self) -> None:
+        """Bring the times up to now."""
+        with self._changed:
+            self._pass_time()
+
+    def no_more(self) -> None:
+        """Say that all rows are given: seats stand empty from now on because none is left."""
+        with self._changed:
+            self._pass_time()
+            self._is_tail = True
 
     def sent(self, rows: int, tokens: int, outputs: int = 0) -> None:
         """Count rows given to the engine, their prompt tokens, and those of their answers where these are known."""
         with self._changed:
+            self._pass_time()
             self._sent_outputs += outputs
             self.in_flight += rows
-            self._sent_rows += rows
+            self.sent_rows += rows
             self._sent_tokens += tokens
 
     def answered(
@@ -90,6 +120,7 @@ class Feed:
     ) -> None:
         """Count rows answered, and learn the rate, what they share and how long answers are."""
         with self._changed:
+            self._pass_time()
             self._output_tokens += output_tokens
             self._prompt_tokens += prompt_tokens
             self._cached_tokens += cached_tokens
@@ -103,6 +134,21 @@ class Feed:
         with self._changed:
             return self._changed.wait_for(lambda: self.in_flight <= 0, timeout_s)
 
+    def _pass_time(self) -> None:
+        now = self._clock()
+        if self._moved_at is None:
+            self._moved_at = now
+        passed_s, self._moved_at = now - self._moved_at, now
+        self.row_s += passed_s * self.in_flight
+        empty_s = passed_s * max(0.0, 1 - self.in_flight / max(self._limits.seats, 1))
+        if not self._is_tail:
+            self.active_s += passed_s
+            self.empty_s += empty_s
+        elif self.in_flight > 0:
+            self.active_s += passed_s
+            self.tail_s += passed_s
+            self.tail_empty_s += empty_s
+
     def _has_room(self, rows: int) -> bool:
         if self.in_flight <= 0:
             return True
@@ -114,8 +160,8 @@ class Feed:
     def _held_tokens(self) -> float:
         """Tokens that rows in flight will hold at their ends, about: what they do not share of prompts, and answers."""
         own_share = 1 - self._cached_tokens / max(self._prompt_tokens, 1)
-        prompt = self._sent_tokens / max(self._sent_rows, 1) * own_share
-        known = self._sent_outputs / max(self._sent_rows, 1)
+        prompt = self._sent_tokens / max(self.sent_rows, 1) * own_share
+        known = self._sent_outputs / max(self.sent_rows, 1)
         answer = known or self._output_tokens / max(self.answered_rows, 1)
         return self.in_flight * (prompt + answer)
 

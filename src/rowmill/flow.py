@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
@@ -50,6 +51,28 @@ def die_with_parent() -> None:
         os._exit(1)
 
 
+class Clock:
+    """Seconds that one thread spent within `with`, what goes on now included; any thread may read them."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._since: float | None = None
+
+    def __enter__(self) -> None:
+        self._since = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        if self._since is not None:
+            self._seconds += time.monotonic() - self._since
+            self._since = None
+
+    @property
+    def seconds(self) -> float:
+        """So far."""
+        since = self._since
+        return self._seconds + (time.monotonic() - since if since is not None else 0.0)
+
+
 class Closed(Exception):
     """The taking side went away."""
 
@@ -64,6 +87,10 @@ class Buffer(Generic[T]):
         self._error: BaseException | None = None
         self._is_ended = self._is_closed = False
         self._changed = threading.Condition()
+        self.blocked, self.starved = Clock(), Clock()
+        """How long the filling side waited for room, and the taking side for something."""
+        self.filled = Clock()
+        """How long the filling side was at it, its waits included; `fill` counts it."""
 
     @property
     def weight(self) -> float:
@@ -88,7 +115,9 @@ class Buffer(Generic[T]):
             Closed: nobody will take it.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or not self.is_full)
+            if self.is_full and not self._is_closed:
+                with self.blocked:
+                    self._changed.wait_for(lambda: self._is_closed or not self.is_full)
             if self._is_closed:
                 raise Closed
             self._waiting.append((thing, weight))
@@ -121,9 +150,11 @@ class Buffer(Generic[T]):
         Raises: the filling side's error, once all it put before is taken.
         """
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._waiting or self._is_ended or self._is_closed, timeout_s
-            )
+            if not (self._waiting or self._is_ended or self._is_closed):
+                with self.starved:
+                    self._changed.wait_for(
+                        lambda: self._waiting or self._is_ended or self._is_closed, timeout_s
+                    )
             if self._waiting:
                 thing, weight = self._waiting.popleft()
                 self._weight -= weight
@@ -147,8 +178,9 @@ def fill(
 
     def work() -> None:
         try:
-            for thing in things:
-                buffer.put(thing, weigh(thing))
+            with buffer.filled:
+                for thing in things:
+                    buffer.put(thing, weigh(thing))
             buffer.end()
         except Closed:
             pass

@@ -9,6 +9,7 @@ Memory: the open tasks' logs, and the copies that wait for their leader.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rowmill.errors import GaveUp, KilledEngine
+from rowmill.events import TaskBegan, TaskEnded
 from rowmill.journal import Counts, TaskLog
 from rowmill.outcomes import Outcomes, join, pack
 from rowmill.plan import Plan
@@ -43,11 +45,17 @@ class OpenTasks:
         self.again: deque[Prompts] = deque()
         """Rows to ask after all, because the row they were to copy failed in passing."""
         self.num_waiting_copies = 0
+        self.happened: deque[TaskBegan | TaskEnded] = deque()
+        """To be told."""
+        self._begun: dict[int, tuple[float, Counts]] = {}
+        """When a task was opened, and what was done of it."""
 
     def open(self, log: TaskLog) -> None:
         """Take outcomes of a task from now on."""
         with self._lock:
             self._logs[log.task] = log
+        self._begun[log.task] = time.monotonic(), msgspec.structs.replace(log.counts)
+        self.happened.append(TaskBegan(task=log.task, resumed=log.counts.done))
 
     def expect(self, task: int, num_rows: int) -> None:
         """Say how many rows a task has, once it is read to its end."""
@@ -97,7 +105,11 @@ class OpenTasks:
             if self._places.is_lot(task):
                 for key in log.done:
                     self._lot_of.pop(key, None)
-        return log.commit(self._worker)
+        is_ours = log.commit(self._worker)
+        began, before = self._begun.pop(task)
+        if is_ours:
+            self.happened.append(_ended(log, before, time.monotonic() - began))
+        return is_ours
 
     def checkpoint(self) -> None:
         """Make all outcomes so far safe against loss of power."""
@@ -155,6 +167,22 @@ class OpenTasks:
             source = self._places.place_of(outcome.key)
             copied += [_copy(outcome, plan.prompts.keys[i], source) for i in rows]
         return copied
+
+
+def _ended(log: TaskLog, before: Counts, seconds: float) -> TaskEnded:
+    now = log.counts
+    prompt_tokens = now.prompt_tokens - before.prompt_tokens
+    output_tokens = now.output_tokens - before.output_tokens
+    return TaskEnded(
+        task=log.task,
+        rows=now.done - before.done,
+        ok=now.ok - before.ok,
+        failed=now.failed - before.failed,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        seconds=round(seconds, 3),
+        tokens_s=round((prompt_tokens + output_tokens) / max(seconds, 1e-3), 1),
+    )
 
 
 def _copy(outcome: Outcome, key: int, source: str) -> Outcome:

@@ -23,6 +23,7 @@ from rowmill.errors import (
     RowError,
     Unreadable,
 )
+from rowmill.flow import Clock
 from rowmill.forecast.gathered import Gathered
 from rowmill.ids import SeenIds
 from rowmill.measure import Measure
@@ -124,6 +125,7 @@ class Stations:
         """Rows that lack the column the job asks with."""
         self.num_tokens = 0
         """Prompt tokens of the rows to ask in those windows."""
+        self.measuring, self.planning = Clock(), Clock()  # of the one thread that does both
         self.levers: dict[str, Lever] = {}
         """What each lever did in them: the last window in which it was used, else the last."""
         self.gathered: Gathered | None = None
@@ -187,11 +189,11 @@ class Stations:
         Tokenising lets other threads run; the engine has the first piece while the next is tokenised.
         """
         choose = arrange if valid.lot is None else arrange_lot
-        arranged = choose(valid.requests, self.job.plan, self.limits)
+        with self.planning:
+            arranged = choose(valid.requests, self.job.plan, self.limits)
         self._note_levers(arranged.levers)
         known = self._known.ids_of(valid.requests) if self._known else {}
         pieces = cut_pieces(valid.requests, arranged.order)
-        last = len(pieces) - 1
         for number, requests in enumerate(pieces):
             window = self._planned(
                 requests,
@@ -200,7 +202,7 @@ class Stations:
                 rejects=valid.rejects if number == 0 else [],
                 num_rows=len(requests)
                 + (valid.num_rows - len(valid.requests) if number == 0 else 0),
-                ends=valid.ends if number == last else [],
+                ends=valid.ends if number == len(pieces) - 1 else [],
             )
             window.lot = valid.lot
             yield window
@@ -218,16 +220,19 @@ class Stations:
         def reject(index: int, error: RowError) -> None:
             rejects.append(rejected(requests[index].key, error))
 
-        prompts = self.measure.prompts(requests, reject, known)
+        with self.measuring:
+            prompts = self.measure.prompts(requests, reject, known)
         self.num_known += sum(r.key in known for r in requests) if known else 0
         self.count(rejects, num_rows)
-        num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)
-        planned = plan(prompts, self.job.plan, arranged)
+        with self.planning:
+            planned = plan(prompts, self.job.plan, arranged)
         self.num_tokens += len(prompts.ids) - sum(
             lever.saved_tokens for lever in planned.levers
         )
         self._note_levers(planned.levers)
-        self._gather(planned)
+        if (gathered := self.gathered) is not None and gathered.is_open:
+            gathered.add_planned(planned)
+        num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)
         return Window(planned, rejects, ends, num_rows, num_bytes)
 
     def tried(self, rows: list[Request]) -> Gathered:
@@ -238,10 +243,6 @@ class Stations:
             gathered.add_planned(plan(prompts, self.job.plan, arranged))
         return gathered
 
-    def _gather(self, planned: Plan) -> None:
-        if self.gathered is not None and self.gathered.is_open:
-            self.gathered.add_planned(planned)
-
     def count(self, rejects: list[Outcome], num_rows: int) -> None:
         """Take rows for read, some of them for fallen out."""
         self.num_read += num_rows
@@ -249,7 +250,7 @@ class Stations:
         missing = [o for o in rejects if o.error_kind == MissingColumn.kind]
         self.num_missing += len(missing)
         self.num_unreadable += sum(o.error_kind == Unreadable.kind for o in rejects)
-        self.first_missing = self.first_missing or next(iter(missing), None)
+        self.first_missing = self.first_missing or (missing[0] if missing else None)
 
     def _note_levers(self, levers: Iterable[Lever]) -> None:
         for lever in levers:
@@ -395,5 +396,5 @@ def _size(rows: list[AnyRow | BadLine]) -> int:
 
 
 def weight_of(rows: Valid | Window) -> float:
-    """What they weigh in a buffer; one without rows weighs something, too."""
+    """In a buffer; one without rows weighs something, too."""
     return rows.num_bytes + 1.0

@@ -17,6 +17,7 @@ from typing import TextIO
 
 from rowmill.events import Forecast, Listener, Note, Planned, Progress, Summary
 from rowmill.shown.spans import duration
+from rowmill.telemetry import Sample
 
 LINE_EVERY_S = 10.0
 """Between plain lines: six a minute can still be read in a log of hours."""
@@ -52,19 +53,36 @@ class Pace:
         )
 
 
-def progress_line(event: Progress, pace: Pace) -> str:
-    """One line that tells how far the run is."""
+def progress_line(event: Progress, pace: Pace, gpu_use: float | None = None) -> str:
+    """One line that tells how far the run is; `gpu_use` is the share of the time in which the GPUs worked."""
     rows_s, tokens_s = pace.rates()
     total = f"/{event.total:,}" if event.total else ""
     parts = [f"{event.done:,}{total} rows"]
     if rows_s > 0:
         parts += [f"{_rate(rows_s)} rows/s", f"{_rate(tokens_s)} tokens/s"]
     parts += [f"{event.failed:,} failed", f"{event.in_flight:,} in flight"]
+    parts += _used(event, gpu_use)
     if event.workers:
         parts.append(f"{event.workers:,} worker{'' if event.workers == 1 else 's'}")
     if rows_s > 0 and event.total > event.done:
         parts.append(f"{duration((event.total - event.done) / rows_s)} left")
     return ", ".join(parts)
+
+
+def _used(event: Progress, gpu_use: float | None) -> Iterator[str]:
+    """How much of what there is, where it is known."""
+    if "engine_kv_use" in event.queues:
+        yield f"KV {event.queues['engine_kv_use']:.0%}"
+        yield f"cached {event.queues.get('engine_hit_rate', 0.0):.0%}"
+    if gpu_use is not None:
+        yield f"GPU {gpu_use:.0%}"
+    if event.cost:
+        yield f"cost {event.cost:,.2f}"
+
+
+def _gpu_use(sample: Sample) -> float | None:
+    uses = [gpu.use for gpu in sample.gpus]
+    return sum(uses) / len(uses) if uses else None
 
 
 def summary_lines(summary: Summary) -> list[str]:
@@ -88,7 +106,7 @@ def summary_lines(summary: Summary) -> list[str]:
         lines.append(f"  {_forecast(s.forecast, s.seconds)}")
     if s.cost:
         lines.append(f"  cost: {s.cost:,.2f} so far, at the prices of `[run]`")
-    lines += [f"  {line}" for line in (*_work(s), *_retries(s), *_failures(s))]
+    lines += [f"  {line}" for line in (*_work(s), *_verdict(s), *_retries(s), *_failures(s))]
     if s.results:
         more = f" and {len(s.results) - 1:,} more" if len(s.results) > 1 else ""
         lines.append(f"  results: {s.output.rstrip('/')}/{s.results[0]}{more}")
@@ -152,6 +170,11 @@ def _work(s: Summary) -> Iterator[str]:
         )
 
 
+def _verdict(s: Summary) -> Iterator[str]:
+    if s.verdict is not None and s.verdict.station:
+        yield f"{'fine' if s.verdict.is_well else 'slow'}: {s.verdict.line()}"
+
+
 def _sink(s: Summary) -> Iterator[str]:
     if s.sink:
         # Whole, for the command that goes on stands at its end.
@@ -196,11 +219,14 @@ class Lines:
         self._pace = Pace()
         self._told_at: float | None = None
         self._untold: Progress | None = None
+        self._gpu_use: float | None = None
 
     def __call__(self, event: object) -> None:
         """Listen to one event."""
         for line in _lines_of(event):
             self._write(line)
+        if isinstance(event, Sample):
+            self._gpu_use = _gpu_use(event)
         if not isinstance(event, Progress):
             return
         self._pace.add(event)
@@ -216,7 +242,7 @@ class Lines:
 
     def _tell(self) -> None:
         if self._untold is not None:
-            self._write(progress_line(self._untold, self._pace))
+            self._write(progress_line(self._untold, self._pace, self._gpu_use))
             self._untold = None
 
 
@@ -229,6 +255,7 @@ class Bar:
         from rich.progress import Progress as RichProgress
 
         self._pace = Pace()
+        self._gpu_use: float | None = None
         self._view = RichProgress(
             BarColumn(bar_width=24),
             TextColumn("{task.description}", markup=False),
@@ -242,13 +269,15 @@ class Bar:
         """Listen to one event."""
         for line in _lines_of(event):
             self._view.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        if isinstance(event, Sample):
+            self._gpu_use = _gpu_use(event)
         if isinstance(event, Progress):
             self._pace.add(event)
             self._view.update(
                 self._task,
                 completed=event.done,
                 total=event.total or None,
-                description=progress_line(event, self._pace),
+                description=progress_line(event, self._pace, self._gpu_use),
             )
 
     def close(self) -> None:

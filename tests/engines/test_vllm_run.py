@@ -226,9 +226,9 @@ loras = {{ mine = "{adapter}" }}
     assert same >= 10  # rounding differs with the company a row is in
     files = (run.out / "events").glob("*")
     told = [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
-    queues = [event["queues"] for event in told if "queues" in event]
-    assert max(queue.get("engine_preemptions", 0) for queue in queues) > 0
-    assert 0 < max(queue.get("engine_kv_use", 0) for queue in queues) <= 1
+    counted = [event["engine"] for event in told if event["event"] == "sample"]
+    assert max(engine.get("preemptions", 0) for engine in counted) > 0
+    assert 0 < max(engine.get("kv_use", 0) for engine in counted) <= 1
 
 
 def test_engine_killed_in_the_middle_is_started_again(tmp_path: Path, model: Path) -> None:

@@ -13,7 +13,7 @@ from rowmill.cli.batch import run_batch
 from rowmill.cli.bench import bench
 from rowmill.cli.front import Front
 from rowmill.cli.k8s import k8s
-from rowmill.cli.look import export, status, trace
+from rowmill.cli.look import doctor, export, status, trace
 from rowmill.cli.slot import worker
 from rowmill.cli.voice import say
 from rowmill.cli.work import check, retry, run
@@ -44,5 +44,17 @@ def main(ctx: click.Context) -> int:
     return REFUSED
 
 
-for command in (bench, check, export, k8s, retry, run, run_batch, status, trace, worker):
+for command in (
+    bench,
+    check,
+    doctor,
+    export,
+    k8s,
+    retry,
+    run,
+    run_batch,
+    status,
+    trace,
+    worker,
+):
     main.add_command(command)

@@ -1,4 +1,7 @@
-"""`status`, `trace` and `export`: an output -> what is in it, in words or JSON. Nothing is changed there."""
+"""`status`, `trace`, `export`: an output -> what is in it, in words or JSON; `doctor`: the same of a machine.
+
+Promises: nothing is changed there.
+"""
 
 from __future__ import annotations
 
@@ -77,6 +80,40 @@ def export(output: str, target: str | None, to: str | None, sets: tuple[str, ...
     if wants_json():
         out_json({"output": output, "target": target, "written": plain(written)})
     return 0
+
+
+@click.command()
+@click.argument("job", metavar="[JOB]", required=False)
+@click.option(
+    "-o", "--output", metavar="FOLDER", help="Where results are to go.  [default: here]"
+)
+@click.option("--engine", metavar="NAME", help="What is to answer, as for `run`.")
+@click.option("--model", metavar="NAME", help="Its model, as for `run`.")
+@set_option("Any setting of the job file, as for `run`.")
+@json_option
+@debug_option
+def doctor(
+    job: str | None,
+    output: str | None,
+    engine: str | None,
+    model: str | None,
+    sets: tuple[str, ...],
+) -> int:
+    """Tell what on this machine will not work, what will be slow, and what to do.
+
+    JOB is a job file; its engine, model and output are looked at. Nothing is started and nothing is changed.
+    Exit codes: 0 all is well; 2 something will not work; 4 something will be slow.
+    """
+    from rowmill.doctor import examine
+    from rowmill.job_file import load_job
+
+    flags = {"output.path": output, "engine.name": engine, "engine.model": model}
+    settings = {name: value for name, value in flags.items() if value is not None}
+    found = load_job(job, settings=settings, sets=sets)
+    is_named = bool(job or engine or model or sets)
+    examined = examine(found.engine if is_named else None, output=found.output.path or ".")
+    _show(examined)
+    return examined.exit_code
 
 
 def _load(output: str, to: str, sets: tuple[str, ...]) -> int:

@@ -33,6 +33,7 @@ FLAGS = {
     "gpu": "plan.gpu",
     "executor": "run.executor",
     "address": "ray.address",
+    "metrics_port": "telemetry.metrics_port",
 }
 """The setting behind each flag."""
 
@@ -78,6 +79,12 @@ def job_options(command: Any) -> Any:
 )
 @click.option(
     "--address", metavar="HOST:PORT", help="Head of the Ray cluster; `auto`: this machine's."
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve `/metrics` for Prometheus on 127.0.0.1; 0: any free port.",
 )
 @click.option(
     "--join", default="", hidden=True, metavar="TOKEN", help="Share the run of this token."

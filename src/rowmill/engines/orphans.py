@@ -59,11 +59,20 @@ def end_orphan(path: Path, *, wait_s: float = 20.0) -> bool:
         return False
     if entry.host != socket.gethostname():
         return False
-    was_alive = entry.boot_id == _boot_id() and _is_ours(entry)
+    was_alive = _lives(entry)
     if was_alive:
         end_group(entry.pid, wait_s=wait_s)
     path.unlink(missing_ok=True)
     return was_alive
+
+
+def is_alive(path: Path) -> bool:
+    """Whether the process group that the record at `path` tells of lives on this machine."""
+    try:
+        entry = msgspec.json.decode(path.read_bytes(), type=EngineProcess)
+    except (OSError, msgspec.DecodeError):
+        return False
+    return entry.host == socket.gethostname() and _lives(entry)
 
 
 def end_group(pgid: int, *, wait_s: float = 20.0) -> None:
@@ -140,6 +149,10 @@ def _mark_of(pid: int) -> bool:
     except OSError:
         return False
     return f"{MARK}=".encode() in environment
+
+
+def _lives(entry: EngineProcess) -> bool:
+    return entry.boot_id == _boot_id() and _is_ours(entry)
 
 
 def _is_ours(entry: EngineProcess) -> bool:

@@ -172,11 +172,13 @@ class Vllm:
     def counters(self) -> dict[str, float]:
         """What the scheduler says of itself; see `channel.Gauge`."""
         counters = self._port.counters
+        # A gauge leaves with answers: at that moment, rows that ended together have left their seats.
+        means = counters.means()
         return {
             "steps": self._steps,
-            "running": counters.running,
-            "waiting_rows": counters.waiting_rows,
-            "kv_use": round(counters.kv_use, 4),
+            "running": round(means.running),
+            "waiting_rows": round(means.waiting_rows),
+            "kv_use": round(means.kv_use, 4),
             "preemptions": counters.preemptions,
             "hit_rate": round(counters.hit_rate, 4),
         }

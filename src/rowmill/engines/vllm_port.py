@@ -11,8 +11,9 @@ and checked for each sampling, and copied for each row; its token ids are gather
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,21 +25,39 @@ _MAX_KEPT = 4096
 _GRACE_S = 1.0
 """Before vLLM's processes are killed: nothing of value is in them."""
 _NO_SAMPLE = ("error", "abort")
+_NO_STEPS = (0.0, 0.0, 0.0, 0.0)
 
 Died = Callable[[BaseException], errors.EngineDied]
+
+
+class Means(NamedTuple):
+    """Over steps."""
+
+    running: float
+    waiting_rows: float
+    kv_use: float
+    """Share of the KV cache that is taken."""
 
 
 class Counters(msgspec.Struct):
     """What the scheduler says of itself."""
 
     running: int = 0
+    """After the last step; rows that end in one step have left by then."""
     waiting_rows: int = 0
     kv_use: float = 0.0
-    """Share of the KV cache that is taken."""
     preemptions: int = 0
     """Rows that had to give their KV cache back and were computed again, so far."""
     queried: int = 0
     hits: int = 0
+    _sums: tuple[float, ...] = _NO_STEPS
+
+    def means(self) -> Means:
+        """Over the steps since the last call; of the last step, where there was none."""
+        (steps, *sums), self._sums = self._sums, _NO_STEPS
+        if not steps:
+            return Means(self.running, self.waiting_rows, self.kv_use)
+        return Means(*(value / steps for value in sums))
 
     @property
     def hit_rate(self) -> float:
@@ -52,6 +71,9 @@ class Counters(msgspec.Struct):
         self.running = stats.num_running_reqs
         self.waiting_rows = stats.num_waiting_reqs
         self.kv_use = stats.kv_cache_usage
+        steps, *sums = self._sums
+        now = (self.running, self.waiting_rows, self.kv_use)
+        self._sums = (steps + 1, *map(operator.add, sums, now))
         prefixes = stats.prefix_cache_stats
         if prefixes is not None:
             self.preemptions += prefixes.preempted_requests

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rowmill import registry
+from rowmill.metrics import listening
 
 if TYPE_CHECKING:
     from rowmill.config import Job
@@ -21,5 +22,7 @@ def run(job: Job, **how: Any) -> Summary:
         ConfigError: refused, nothing done.
         EngineDied, StorageError: died; the same call resumes.
     """
-    summary: Summary = registry.load("executors", job.run.executor).run(job, **how)
+    executor = registry.load("executors", job.run.executor)
+    with listening(job.telemetry, how.pop("listen", None)) as listen:
+        summary: Summary = executor.run(job, listen=listen, **how)
     return summary

@@ -30,6 +30,7 @@ from rowmill.executors.sinking import check_vectors
 from rowmill.executors.steps import Steps
 from rowmill.executors.temporary import temporary_folder
 from rowmill.feed import Feed
+from rowmill.flow import Clock
 from rowmill.outcomes import Outcomes
 from rowmill.rows import Limits, Prompts
 from rowmill.storage import Storage
@@ -72,10 +73,19 @@ class Asking:
         self._filling = ""
         self._log_folder = Path()
         """Where the output is no folder: one of the temporary disk."""
+        self.written_row_s = 0.0
+        """Seconds times rows that were being written: answered, and in flight by the feed's count."""
         self.start_s = 0.0
         """How long the start took."""
+        self.sending, self.receiving, self.writing = Clock(), Clock(), Clock()
+        """How long rows were handed over, and outcomes listened for, writing them included; and that alone."""
         self.gpus = 1
         """GPUs that the engines have, once they are placed; 1 where there are none."""
+
+    @property
+    def name(self) -> str:
+        """Of the engine."""
+        return self._job.engine.name
 
     @property
     def is_on(self) -> bool:
@@ -138,7 +148,8 @@ class Asking:
         if self._fleet is None:
             return
         self._feed.sent(len(batch), len(batch.ids), _known_outputs(batch))
-        self._fleet.submit(batch)
+        with self.sending:
+            self._fleet.submit(batch)
 
     def _tell_filling(self) -> None:
         """Say at the end how much of the work was filling."""
@@ -196,18 +207,25 @@ class Asking:
     def _receive(self) -> None:
         assert self._fleet is not None
         try:
-            for outcomes in self._fleet.outcomes():
-                if len(outcomes):
-                    self._put(outcomes)
-                    prompt, cached, output = outcomes.tokens.sum(axis=1, dtype=int).tolist()
-                    self._feed.answered(
-                        len(outcomes),
-                        prompt_tokens=prompt,
-                        cached_tokens=cached,
-                        output_tokens=output,
-                    )
+            with self.receiving:
+                for outcomes in self._fleet.outcomes():
+                    if len(outcomes):
+                        with self.writing:
+                            self._take(outcomes)
         except BaseException as error:
             self.error = error
+
+    def _take(self, outcomes: Outcomes) -> None:
+        began = time.monotonic()
+        self._put(outcomes)
+        self.written_row_s += (time.monotonic() - began) * len(outcomes)
+        prompt, cached, output = outcomes.tokens.sum(axis=1, dtype=int).tolist()
+        self._feed.answered(
+            len(outcomes),
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            output_tokens=output,
+        )
 
     def see_gauges(self) -> None:
         """What engines have to say is told once; one may find that it can work on more rows than it said."""

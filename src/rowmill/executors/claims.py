@@ -15,6 +15,7 @@ from rowmill.errors import StorageError
 from rowmill.executors.lots import lot_rows
 from rowmill.executors.opening import Opened
 from rowmill.executors.slots import Slot
+from rowmill.flow import Clock
 from rowmill.journal import Again, Counts, TaskLog, read_commits
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
@@ -55,6 +56,8 @@ class Claims:
         """Whether others hold all that was left then: who waits for more rows may wait for one who waits for him."""
         self.ahead: set[int] = set()
         """Tasks claimed here that are not read to their end yet; whoever reads takes them out."""
+        self.blocked, self.starved = Clock(), Clock()
+        """How long it waited because enough is read, and for tasks that others hold."""
         self.resumed = Counts()
         """Of outcomes that earlier starts wrote, as far as their tasks are committed or claimed by now."""
         for task in commits.keys() - set(self.todo):
@@ -97,7 +100,8 @@ class Claims:
             if todo:
                 self.is_out = True
                 yield None
-                time.sleep(WAIT_S)
+                with self.starved:
+                    time.sleep(WAIT_S)
 
     def _turn(self, must_wait: Callable[[], bool]) -> Iterator[None]:
         """Wait until the next task may be claimed."""
@@ -107,7 +111,8 @@ class Claims:
                 # What is read of those held is planned now, or it would wait for the next task, and that for it.
                 is_told = True
                 yield None
-            time.sleep(ENOUGH_S)
+            with self.blocked:
+                time.sleep(ENOUGH_S)
 
     @property
     def has_share(self) -> bool:

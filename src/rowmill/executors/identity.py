@@ -14,7 +14,7 @@ from rowmill import engines, registry
 from rowmill.config import EngineConfig, Job
 from rowmill.measure import Measure
 
-EFFORT_TABLES = ("plan", "run", "output", "sink", "kubernetes", "ray")
+EFFORT_TABLES = ("plan", "run", "output", "sink", "kubernetes", "ray", "telemetry")
 EFFORT_ENGINE_FIELDS = frozenset({"seats", "tokenizer", "chat_template", "embed"})
 """Tokenizer and template are in the identity by what is in them, not by where they lie; `[embed]` is there itself."""
 

@@ -20,7 +20,7 @@ from rowmill.config import Job
 from rowmill.engines import orphans
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import BadOutput, ConfigError, InputChanged, StorageError
-from rowmill.events import Forecast, Listener, Note, Summary
+from rowmill.events import Forecast, Listener, Note, Published, Summary
 from rowmill.executors.claims import WAIT_S
 from rowmill.executors.lots import clear_lots, with_lots
 from rowmill.executors.opening import (
@@ -223,17 +223,25 @@ def _run_owned(job: Job, storage: Storage, token: str, stop: Stop, how: _How) ->
         publishing_ahead(
             storage, opened.cut, opened.words.job.output, form_of_run(opened), pays=pays
         ) as ahead,
+        contextlib.closing(worker.teller) as teller,
         loading(opened, storage, how.slot, listen) as load,
     ):
         worker.work()
-        done = None
+        done, began = None, time.monotonic()
         if is_whole(opened, storage, again):
             with _publisher(opened, storage, token, how.slot) as may_publish:
                 done = publish_run(opened, storage, ahead) if may_publish else None
+        if done is not None:
+            teller.hear(
+                Published(parts=len(done.parts), seconds=round(time.monotonic() - began, 3))
+            )
         if not stop:
             load.end(is_whole=done is not None)
-    told = summary(opened, worker, stop, done, worker.foretelling.said())
-    return with_loaded(told, load.result, opened.words.job)
+        told = summary(opened, worker, stop, done, worker.foretelling.said())
+        told = with_loaded(told, load.result, opened.words.job)
+        told = msgspec.structs.replace(told, verdict=teller.verdict())
+        teller.hear(told)
+    return told
 
 
 @contextlib.contextmanager

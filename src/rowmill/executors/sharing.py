@@ -8,6 +8,7 @@ Threads: `work` takes one; `look` and `stop` may be called from others.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -159,7 +160,7 @@ class Share:
                 slot=self._slot,
             )
             self._worker, self._began = worker, time.monotonic()
-            with calm_interpreter():
+            with calm_interpreter(), contextlib.closing(worker.teller):
                 worker.work()
 
     def _hear(self, event: object) -> None:

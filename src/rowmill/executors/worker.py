@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import deque
 from itertools import chain
 
 import msgspec
@@ -18,8 +17,7 @@ import msgspec
 from rowmill.engines.care import Care, care_of
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import InputChanged, Stopped
-from rowmill.eventlog import EventLog
-from rowmill.events import Listener, Note
+from rowmill.events import Listener, Progress
 from rowmill.executors.asking import Asking
 from rowmill.executors.caps import Caps
 from rowmill.executors.claims import Claims
@@ -29,8 +27,8 @@ from rowmill.executors.opening import Opened, check_input, planned_event, start_
 from rowmill.executors.profiles import feed_of
 from rowmill.executors.slots import ALONE, Slot
 from rowmill.executors.stopping import Stop
-from rowmill.executors.telling import progress_event, queues
-from rowmill.flow import Buffer, Keeper, drain, fill
+from rowmill.executors.telling import Stand, Teller, progress_event, queues
+from rowmill.flow import Buffer, Clock, Keeper, drain, fill
 from rowmill.journal import Again, Counts
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
@@ -46,7 +44,6 @@ AHEAD_BYTES = 32 * 2**20
 VALID_BYTES = 8 * 2**20
 """Text of rows that may wait to be measured: reading goes on while others are tokenised."""
 TICK_S = 0.2
-GAUGE_S = 1.0
 
 
 class Worker:
@@ -74,7 +71,8 @@ class Worker:
         """
         job = opened.words.job
         self._opened, self._storage, self._name = opened, storage, name
-        self._job, self._stop, self._listen = job, stop, listen
+        self._job, self._stop = job, stop
+        self.teller = Teller(storage, name, listen)
         self.tasks = OpenTasks(opened.places, name)
         self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
         self._stations = stations_of(opened)
@@ -98,10 +96,12 @@ class Worker:
         self._caps = Caps(job.run, storage, stop, before=self._resumed)
         self.total = opened.cut.most_rows
         """Rows of the run as far as known: lines, less the blank ones met."""
-        self._log = EventLog(storage, name)
-        self._notes: deque[Note] = deque()
-        """Told, and not in the event file yet: that has one writer."""
-        self._began = self._checkpoint_at = self._told_at = time.monotonic()
+        self._keeping = Clock()
+        self._stand = Stand(
+            *(self._stations, self._valid, self._buffer, self._feed, self._asking),
+            *(self.tasks, self.claims, self._keeping),
+        )
+        self._began = self._checkpoint_at = time.monotonic()
         self.seconds = 0.0
         self._entered = self._rejected = 0
         """Rows of windows handed over so far, and those of them that fell out before the engine."""
@@ -145,15 +145,16 @@ class Worker:
                     keeper.stop()
                 is_other_input = isinstance(sys.exception(), InputChanged)
                 self.tasks.discard() if is_other_input else self.tasks.close()
-                self._log.close()
                 self.seconds = time.monotonic() - self._began - self.engine_start_s
+                if self._is_checked and sys.exception() is None:
+                    self.teller.end(self._progress(), self._stand, entered=self._entered)
 
     def _begin_without_rows(self) -> None:
         """An input without a row is a run like any other, but no engine is started for it."""
         if self._opened.is_new:
             start_run(self._opened, self._storage)
+            self.teller.begin()
             self._tell_plan()
-            self._log.close()
 
     @property
     def engine_start_s(self) -> float:
@@ -243,6 +244,7 @@ class Worker:
             self._stations.check_duplicates()
             self._stations.check_any_asked()
             start_run(self._opened, self._storage)
+        self.teller.begin()
 
     def _checked(self) -> None:
         self._stations.duplicates.clear()
@@ -252,7 +254,9 @@ class Worker:
     def _tell_plan(self) -> None:
         done = self._resumed.done
         forecast = self.foretelling.lines(self.total - done)
-        self._hear(planned_event(self._opened, self._stations, resumed=done, forecast=forecast))
+        self.teller.hear(
+            planned_event(self._opened, self._stations, resumed=done, forecast=forecast)
+        )
 
     # -- feeding ------------------------------------------------------------------------
 
@@ -267,6 +271,7 @@ class Worker:
                     if not self._ask(batch, keeper):
                         return
             elif self._buffer.is_drained:
+                self._feed.no_more()
                 return
 
     def _enter(self, window: Window, keeper: Keeper) -> None:
@@ -326,19 +331,12 @@ class Worker:
         rows, seconds = self._feed.in_flight, self._job.run.drain_s
         if seconds:
             said = f"stopping: up to {seconds:g} s for {rows:,} rows in flight"
-            self._note(f"{said}; Ctrl-C again to stop now")
+            self.teller.note(f"{said}; Ctrl-C again to stop now")
 
     def _care(self) -> Care:
         return msgspec.structs.replace(
-            care_of(self._job.run), tell=self._note, is_stopping=lambda: bool(self._stop)
+            care_of(self._job.run), tell=self.teller.note, is_stopping=lambda: bool(self._stop)
         )
-
-    def _note(self, text: str) -> None:
-        """Tell people; from any thread."""
-        note = Note(text=text)
-        self._notes.append(note)
-        if self._listen is not None:
-            self._listen(note)
 
     def _must_end(self, keeper: Keeper) -> bool:
         self._raise_errors(keeper)
@@ -360,6 +358,14 @@ class Worker:
 
     def _keep(self) -> None:
         """Commit whole tasks, checkpoint in time, tell how far the run is."""
+        with self._keeping:
+            self._keep_safe()
+        self.teller.tell_happened(self._stand)
+        if self.teller.is_moment():
+            self._asking.see_gauges()
+            self.teller.tell(self._progress(), self._stand, entered=self._entered)
+
+    def _keep_safe(self) -> None:
         whole = self.tasks.whole_tasks()
         check_input(self._opened, whole)
         for task in whole:
@@ -369,21 +375,14 @@ class Worker:
         if now - self._checkpoint_at >= self._job.run.checkpoint_s:
             self._checkpoint_at = now
             self.tasks.checkpoint()
-        self._tell(now)
 
-    def _tell(self, now: float) -> None:
-        """Tell listeners and the event file how far the run is, once a second."""
-        if now - self._told_at < GAUGE_S:
-            return
-        self._told_at = now
-        self._asking.see_gauges()
-        while self._notes:
-            self._log.add(self._notes.popleft())
-        event = progress_event(
+    def _progress(self) -> Progress:
+        return progress_event(
             self._resumed,
             self.tasks.counts,
             total=self.total,
-            seconds=now - self._began - self.engine_start_s,
+            seconds=time.monotonic() - self._began - self.engine_start_s,
+            cost=self.cost,
             queues=queues(
                 self._feed,
                 self._asking.gauges,
@@ -391,9 +390,3 @@ class Worker:
                 copies=self.tasks.num_waiting_copies,
             ),
         )
-        self._hear(event)
-
-    def _hear(self, event: msgspec.Struct) -> None:
-        self._log.add(event)
-        if self._listen is not None:
-            self._listen(event)

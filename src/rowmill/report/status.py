@@ -8,13 +8,15 @@ from collections.abc import Iterator
 import msgspec
 
 from rowmill import rundir
+from rowmill.events import Verdict
 from rowmill.leases import current_note
 from rowmill.leases.note import is_gone
 from rowmill.report.run import View, open_view
+from rowmill.report.verdicts import verdict_of
 
 MAX_ERRORS = 5
-TAIL_BYTES = 4096
-"""Enough for the last events of a worker."""
+TAIL_BYTES = 2**16
+"""Enough for the last events of a worker: its last sample is among them, however many tasks ended since."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +42,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     committed_tasks: int
     results: list[str]
     errors: list[tuple[str, str, int]]
+    verdict: Verdict | None = None
+    """What it waits for most, by what its workers wrote down."""
 
     def lines(self) -> Iterator[str]:
         """The status for people."""
@@ -55,6 +59,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
             f" {self.output_tokens:,} out"
         )
         yield f"tasks   {self.committed_tasks:,} of {self.tasks:,} committed"
+        if self.verdict is not None and self.verdict.station:
+            yield f"{'fine' if self.verdict.is_well else 'slow'}    {self.verdict.line()}"
         for kind, shape, rows in self.errors:
             yield f"failed  {rows:,} x {kind}: {shape}"
         for name in self.results:
@@ -94,6 +100,7 @@ def status(output: str) -> Status:
         committed_tasks=len(view.commits),
         results=view.storage.list(rundir.RESULTS),
         errors=counts.top_errors(MAX_ERRORS),
+        verdict=verdict_of(view.storage),
     )
 
 

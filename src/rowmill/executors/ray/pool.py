@@ -30,6 +30,7 @@ from rowmill.executors.sharing import Ended, Look
 from rowmill.executors.slots import Slot
 from rowmill.executors.stopping import Stop
 from rowmill.journal import Counts
+from rowmill.telemetry.sampler import apart_s
 
 TICK_S = 0.5
 GAUGE_S = 1.0
@@ -103,6 +104,7 @@ class Pool:
         self._room = policy.room(cluster.living_nodes(ray), need)
         self._losses = policy.Losses(MOST_LOSSES + (most or self._room))
         self._number = 0
+        self._logged_at = 0.0
         self._began = self._told_at = self._counted_at = self._waits_since = time.monotonic()
         self._first_row_at: float | None = None
         self._last_row_at = self._began
@@ -347,7 +349,9 @@ class Pool:
             workers=len(self._members),
             seconds=now - (self._first_row_at or now),
         )
-        self._log.add(event)
+        if at_once or now - self._logged_at >= apart_s(now - self._began):
+            self._logged_at = now
+            self._log.add(event)
         if self._listen is not None:
             self._listen(event)
 
