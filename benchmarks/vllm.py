@@ -57,7 +57,9 @@ CASES = {
     "both-0.5b": Case("short,mixed", "0.5b"),
     "both-7b": Case("system:4000,mixed:2000", "7b"),
     # Those whose forecast is held against what they take, engines open throughout.
-    "plans-1.5b": Case("prefixes,control:1000:5,few_shot:2000,system:2000", "1.5b", (SMALL_POOL,)),
+    "plans-1.5b": Case(
+        "prefixes,control:1000:5,few_shot:2000,system:2000", "1.5b", (SMALL_POOL,)
+    ),
     "mixed-7b": Case("mixed", "7b"),
     "mixed-7b-fp8": Case("mixed", "7b", (POOL, "quantization=fp8")),
     "system-0.5b": Case("system", "0.5b"),
