@@ -1,7 +1,8 @@
 """Rows on their way in, outcomes on their way out -> outcomes judged by the rule that their row is held to.
 
 Promises: adapters need not know of it; a row without `schema`, `regex` or `choices` costs nothing;
-a broken rule is recorded, the row stays ok; tool calls are no answers and are not judged.
+a broken rule is recorded, the row stays ok; tool calls are no answers and are not judged; which images and audio a row was
+asked with is told with its outcome.
 Knows nothing of: rules (see `rowmill.answers`), channels.
 Memory: a number and a reference for each row in flight that is held to something.
 """
@@ -25,6 +26,7 @@ class Judge:
         self._rules: dict[int, Rule] = {}
         self._vectors = vectors
         self._cut_from: dict[int, int] = {}
+        self._media: dict[int, list[str]] = {}
 
     def limits(self, limits: Limits) -> Limits:
         """The engine's limits, as they are for those behind this."""
@@ -35,6 +37,8 @@ class Judge:
     def expect(self, prompts: Prompts) -> None:
         """Note the rules of rows, before the engine has them, and which of them were cut."""
         self._cut_from.update(prompts.cut_from)
+        for key, found in prompts.media.items():
+            self._media[key] = [f"sha256:{one.digest}" for one in found]
         rules = [rule_of(sampling) for sampling in prompts.samplings]
         if not any(rules):
             return
@@ -47,7 +51,13 @@ class Judge:
         """The same outcomes, those of rows with a rule judged by it, and vectors looked at."""
         if self._vectors is not None:
             return list(map(self._told_cut, self._vectors.judged(outcomes)))
+        if self._media:
+            outcomes = list(map(self._shown, outcomes))
         return list(map(self._judged, outcomes)) if self._rules else outcomes
+
+    def _shown(self, outcome: Outcome) -> Outcome:
+        found = self._media.pop(outcome.key, None)
+        return outcome if found is None else msgspec.structs.replace(outcome, media=found)
 
     def _told_cut(self, outcome: Outcome) -> Outcome:
         tokens = self._cut_from.pop(outcome.key, None)

@@ -24,7 +24,7 @@ import msgspec
 
 from rowmill import errors
 from rowmill.config import EngineConfig
-from rowmill.engines.model_folder import config_of, context_of, short_name
+from rowmill.engines.model_folder import config_of, context_of, media_of, short_name
 from rowmill.engines.options import check_version
 from rowmill.engines.prompt import check_prompt, room_for
 from rowmill.engines.protocol import Feed
@@ -108,6 +108,7 @@ def declare(engine: EngineConfig) -> Limits:
         starts_slowly=True,
         shares_prefixes=options.enable_prefix_caching is not False,
         sampling=(*_SAMPLING, "lora") if options.loras else _SAMPLING,
+        media=media_of(config_of(engine)),
         about=f"vLLM: {short_name(engine.model)}",
     )
 
@@ -232,7 +233,8 @@ class Vllm:
             sampling = prompts.samplings[prompts.sampling_of[i]]
             asked = prompts.max_tokens[i]
             room = room_for(sampling, max_tokens=asked, prompt_tokens=len(ids), limit=limit)
-            row = Row(prompts.keys[i], ids, asked, room, sampling, began)
+            media = prompts.media.get(prompts.keys[i], ())
+            row = Row(prompts.keys[i], ids, asked, room, sampling, began, media=media)
             try:
                 check_prompt(ids, asked=asked, limit=limit, vocabulary=self._vocabulary)
                 self._port.add(row)

@@ -15,6 +15,7 @@ from rowmill.errors import InvalidRow
 from rowmill.rows import Request, Sampling
 from rowmill.validate.conversation import check_messages, check_tools
 from rowmill.validate.lines import value_of, what_is
+from rowmill.validate.media_parts import Sees
 from rowmill.validate.once import refuse_repeated_inside
 
 _MAX_ID = 2**32 - 1
@@ -29,6 +30,8 @@ class Way(msgspec.Struct, frozen=True):
     wraps_text: bool
     """Text of a prompt becomes one user message."""
     system: str
+    sees: Sees
+    """What of images and audio may be asked with."""
     text_field: str = "prompt"
     """Name under which an endpoint takes a text."""
 
@@ -70,8 +73,12 @@ def messages_request(way: Way, asked: Asked, raw: bytes, field: str, tools: Any)
     """A conversation. Raises InvalidRow where it is none."""
     value = value_of(raw, field)
     refuse_repeated_inside(raw, field, value)
-    messages = check_messages(value, field)
-    return _chat(way, asked, messages, tools, raw if way.is_wire else b"")
+    found = check_messages(value, field, way.sees)
+    if not way.is_wire or found.wire is None:
+        request = _chat(way, asked, found.messages, tools, raw if way.is_wire else b"")
+    else:
+        request = _chat(way, asked, found.messages, tools, encode(found.wire))
+    return msgspec.structs.replace(request, media=found.media) if found.media else request
 
 
 def _chat(
