@@ -10,17 +10,17 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from rowmill.answer_config import AnswerConfig
 from rowmill.kubernetes_config import KubernetesConfig
 from rowmill.media_config import MediaConfig
 from rowmill.part import Part
 from rowmill.ray_config import RayConfig
 from rowmill.read_config import ReadConfig
+from rowmill.reasoning_config import ReasoningConfig
 from rowmill.sink_config import SinkConfig
 from rowmill.telemetry_config import TelemetryConfig
 
 Kind = Literal["auto", "generate", "chat", "embed"]
-INNER_TABLES = ("embed", "media", "answer")
+INNER_TABLES = ("embed", "media", "reasoning")
 """Tables of the job that an engine is given as well."""
 TooLongPolicy = Literal["error", "truncate_left", "truncate_right", "clamp_max_tokens", "chunk"]
 
@@ -67,8 +67,10 @@ class EngineConfig(Part):
     """The job's own `[embed]` where its kind is `embed`: filled in, not to be set."""
     media: MediaConfig | None = Field(default=None, json_schema_extra={"is_inner": True})
     """The job's own `[media]`, in the same way."""
-    answer: AnswerConfig | None = Field(default=None, json_schema_extra={"is_inner": True})
-    """The job's own `[answer]`, in the same way."""
+    reasoning: ReasoningConfig | None = Field(
+        default=None, json_schema_extra={"is_inner": True}
+    )
+    """The job's own `[reasoning]`, in the same way."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -314,8 +316,8 @@ class Job(Part):
     """How texts become vectors."""
     media: MediaConfig = MediaConfig()
     """Images and audio of rows."""
-    answer: AnswerConfig = AnswerConfig()
-    """How answers are read."""
+    reasoning: ReasoningConfig = ReasoningConfig()
+    """How reasoning is told from answers."""
     raw: bool = False
     """Send the prompt as plain completion even where the model has a chat template."""
     engine: EngineConfig = Field(default=EngineConfig(), validate_default=True)

@@ -153,6 +153,8 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     regex: str = ""
     ignore_eos: bool = False
     return_token_ids: bool = False
+    tools: str = ""
+    """JSON text of the tools that the row is asked with, for engines that read calls out of answers; empty for none."""
     lora: str = ""
     """Name of the adapter that answers, of those the engine was opened with; empty: the model itself."""
     seed_per_row: bool = False

@@ -43,11 +43,13 @@ from rowmill.engines.channel import (
 from rowmill.engines.judging import Judge
 from rowmill.engines.protocol import Engine
 from rowmill.engines.secrets import Secrets
+from rowmill.engines.thoughts import Thoughts
 from rowmill.engines.vectors import Vectors
 from rowmill.media.loader import Loader, Room
 from rowmill.media_config import MediaConfig
 from rowmill.outcomes import pack
 from rowmill.rows import Outcome, Prompts
+from rowmill.tokens import open_tokenizer
 
 _GAUGE_S = 1.0
 _NONE_NOW = Prompts([], np.empty(0, np.uint32), np.empty(0, np.int64), [], [], [], [], [])
@@ -121,7 +123,7 @@ def main(socket_fd: int, life_fd: int) -> int:
     try:
         config = EngineConfig.model_validate(message.engine)
         engine = open_engine(config)
-        judge = Judge(Vectors(config.embed, engine.limits) if config.embed else None)
+        judge = _judge(config, engine)
         channel.send(Ready(judge.limits(engine.limits)))
         _serve(engine, channel, judge, secrets, config.media)
     except ChannelClosed:
@@ -156,6 +158,14 @@ def _serve(
         leaving.finish()
     engine.close()
     channel.send(Bye())
+
+
+def _judge(config: EngineConfig, engine: Engine) -> Judge:
+    vectors = Vectors(config.embed, engine.limits) if config.embed else None
+    thoughts = None
+    if config.reasoning is not None and config.reasoning.tags:
+        thoughts = Thoughts(config.reasoning, open_tokenizer(config))
+    return Judge(vectors, thoughts)
 
 
 def _loader(

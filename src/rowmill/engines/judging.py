@@ -1,8 +1,8 @@
 """Rows on their way in, outcomes on their way out -> outcomes judged by the rule that their row is held to.
 
 Promises: adapters need not know of it; a row without `schema`, `regex` or `choices` costs nothing;
-a broken rule is recorded, the row stays ok; tool calls are no answers and are not judged; which images and audio a row was
-asked with is told with its outcome.
+a broken rule is recorded, the row stays ok; neither reasoning before an answer nor tool calls are judged;
+which images and audio a row was asked with is told with its outcome.
 Knows nothing of: rules (see `rowmill.answers`), channels.
 Memory: a number and a reference for each row in flight that is held to something.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from rowmill.answers import Finding, Rule, rule_of
+from rowmill.engines.thoughts import NO_ANSWER, Thoughts
 from rowmill.engines.vectors import Vectors
 from rowmill.rows import Choice, Limits, Outcome, Prompts
 
@@ -21,8 +22,16 @@ _NOT_JUDGED = frozenset(("tool_calls", "function_call"))
 class Judge:
     """One thread expects, another judges."""
 
-    def __init__(self, vectors: Vectors | None = None) -> None:
-        """A judge of one engine's answers; `vectors` where those are vectors."""
+    def __init__(
+        self, vectors: Vectors | None = None, thoughts: Thoughts | None = None
+    ) -> None:
+        """A judge of one engine's answers.
+
+        Args:
+            vectors: where those are vectors.
+            thoughts: where reasoning is to be told from them.
+        """
+        self._thoughts = thoughts
         self._rules: dict[int, Rule] = {}
         self._vectors = vectors
         self._cut_from: dict[int, int] = {}
@@ -53,6 +62,8 @@ class Judge:
             return list(map(self._told_cut, self._vectors.judged(outcomes)))
         if self._media:
             outcomes = list(map(self._shown, outcomes))
+        if self._thoughts is not None:
+            outcomes = list(map(self._thoughts.told_apart, outcomes))
         return list(map(self._judged, outcomes)) if self._rules else outcomes
 
     def _shown(self, outcome: Outcome) -> Outcome:
@@ -68,8 +79,11 @@ class Judge:
 
     def _judged(self, outcome: Outcome) -> Outcome:
         rule = self._rules.pop(outcome.key, None)
-        if rule is None or outcome.status != "ok" or outcome.text is None:
+        if rule is None or outcome.status != "ok":
             return outcome
+        if outcome.text is None:
+            is_none = outcome.reasoning is not None and not outcome.tool_calls
+            return msgspec.structs.replace(outcome, violation=NO_ANSWER if is_none else None)
         found = _finding(rule, outcome.text, outcome.finish_reason)
         return msgspec.structs.replace(
             outcome,
@@ -80,6 +94,8 @@ class Judge:
 
 
 def _judged_choice(rule: Rule, choice: Choice) -> Choice:
+    if choice.reasoning is not None and not choice.text and not choice.tool_calls:
+        return msgspec.structs.replace(choice, violation=NO_ANSWER)
     found = _finding(rule, choice.text, choice.finish_reason)
     return msgspec.structs.replace(choice, parsed=found.parsed, violation=found.violation)
 

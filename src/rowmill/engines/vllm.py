@@ -45,6 +45,7 @@ from rowmill.engines.vllm_options import (
 )
 from rowmill.engines.vllm_place import place, pool_of
 from rowmill.engines.vllm_port import Port, has_failed
+from rowmill.engines.vllm_reader import Reader, open_reader
 from rowmill.rows import Limits, Outcome, Prompts
 from rowmill.tokens import open_tokenizer
 from rowmill.tokens.answers import AnswerTexts
@@ -107,10 +108,15 @@ def declare(engine: EngineConfig) -> Limits:
         kv_tokens=pool_of(engine),
         starts_slowly=True,
         shares_prefixes=options.enable_prefix_caching is not False,
-        sampling=(*_SAMPLING, "lora") if options.loras else _SAMPLING,
+        sampling=_sampling(options),
         media=media_of(config_of(engine)),
         about=f"vLLM: {short_name(engine.model)}",
     )
+
+
+def _sampling(options: VllmOptions) -> tuple[str, ...]:
+    lora = ("lora",) if options.loras else ()
+    return (*_SAMPLING, *lora, *(("tools",) if options.tool_call_parser else ()))
 
 
 def open(engine: EngineConfig) -> Vllm:
@@ -140,6 +146,7 @@ def open(engine: EngineConfig) -> Vllm:
         limits=_limits(declared, opened.vllm_config, library.__version__),
         vocabulary=opened.model_config.get_vocab_size(),
         texts=tokenizer.answer_texts(),
+        reader=open_reader(opened, options.reasoning_parser, options.tool_call_parser),
     )
 
 
@@ -147,9 +154,16 @@ class Vllm:
     """An open vLLM."""
 
     def __init__(
-        self, port: Port, *, limits: Limits, vocabulary: int, texts: AnswerTexts
+        self,
+        port: Port,
+        *,
+        limits: Limits,
+        vocabulary: int,
+        texts: AnswerTexts,
+        reader: Reader | None = None,
     ) -> None:
         self.limits = limits
+        self._reader = reader
         self._port = port
         self._vocabulary = vocabulary
         self._texts = texts
@@ -272,7 +286,15 @@ class Vllm:
         for (i, j), text in zip(places, texts, strict=True):
             text_of[i][j] = text
         outcomes = [one for one in some if isinstance(one, Outcome)]
-        return outcomes + [answered(*pair) for pair in zip(ended, text_of, strict=True)]
+        return outcomes + [self._read(*pair) for pair in zip(ended, text_of, strict=True)]
+
+    def _read(self, ended: Ended, texts: dict[int, str]) -> Outcome:
+        outcome = answered(ended, texts)
+        if self._reader is None:
+            return outcome
+        samples = [text_ids(sample) for sample in ended.samples]
+        samples += samples[:1] * (len(outcome.choices) - len(samples))  # of equal greedy ones
+        return self._reader.read(outcome, samples, ended.row.sampling.tools)
 
 
 def _library() -> Any:

@@ -9,6 +9,7 @@ Memory: one file.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 import ssl
@@ -86,10 +87,11 @@ def _asked(parts: SplitResult, field: str, config: MediaConfig, until: float) ->
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        sock = _connected(host, port, field, until)
-        with sock:
+        with contextlib.ExitStack() as stack:
+            sock = stack.enter_context(_connected(host, port, field, until))
             if parts.scheme == "https":
-                sock = ssl.create_default_context().wrap_socket(sock, server_hostname=host)
+                safe = ssl.create_default_context()
+                sock = stack.enter_context(safe.wrap_socket(sock, server_hostname=host))
             connection = http.client.HTTPConnection(host, port)
             connection.sock = sock
             headers = {"Accept-Encoding": "identity", "User-Agent": "rowmill"}

@@ -11,7 +11,9 @@ Source: Pillow 11 to 13. `open` reads the head, `load` the pixels; a decoder let
 from __future__ import annotations
 
 import io
+import logging
 import struct
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,9 +23,9 @@ from rowmill.errors import BadMedia, MissingExtra
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "TIFF")
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 """No format that runs a program of its own (EPS), or none that models are shown."""
-_MIMES = {"MPO": "image/jpeg"}
+_MIMES = {"MPO": "image/jpeg"}  # of a camera with two lenses: read as JPEG
 _BROKEN = (OSError, ValueError, SyntaxError, TypeError, IndexError, KeyError, struct.error)
 """What Pillow's readers raise on bytes that are not what they seem; SyntaxError is its own word for a bad head."""
 _BROKEN_MORE = (EOFError, OverflowError, MemoryError, ArithmeticError, AttributeError)
@@ -49,6 +51,9 @@ def library() -> Any:
     except ImportError as error:
         raise MissingExtra(what="`pillow`", extra="media") from error
     Image.MAX_IMAGE_PIXELS = None
+    # What a damaged file makes it warn of would stand among the words of the run; what counts is told with the row.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    logging.getLogger("PIL").setLevel(logging.CRITICAL)
     return Image
 
 

@@ -42,6 +42,9 @@ class Sees(msgspec.Struct, frozen=True):
     """An endpoint reads URLs by itself."""
 
 
+NO_MEDIA = Sees(frozenset(), MediaConfig(), passes_urls=False)
+
+
 class Shown(msgspec.Struct, frozen=True):
     """A part of a conversation that is an image or audio."""
 

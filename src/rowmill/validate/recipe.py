@@ -88,6 +88,7 @@ def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
         is_wire=is_wire,
         wraps_text=wraps_text,
         system=job.system,
+        keeps_tools="tools" in limits.sampling,
         sees=Sees(
             frozenset(() if embeds else limits.media),
             job.media,
