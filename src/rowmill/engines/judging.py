@@ -81,10 +81,11 @@ class Judge:
         rule = self._rules.pop(outcome.key, None)
         if rule is None or outcome.status != "ok":
             return outcome
-        if outcome.text is None:
-            is_none = outcome.reasoning is not None and not outcome.tool_calls
-            return msgspec.structs.replace(outcome, violation=NO_ANSWER if is_none else None)
-        found = _finding(rule, outcome.text, outcome.finish_reason)
+        is_none = outcome.reasoning is not None and not outcome.tool_calls
+        if outcome.text is not None:
+            found = _finding(rule, outcome.text, outcome.finish_reason)
+        else:
+            found = Finding(violation=NO_ANSWER if is_none else None)
         return msgspec.structs.replace(
             outcome,
             parsed=found.parsed,
