@@ -90,9 +90,8 @@ class Measure:
         ids, stops, bad = self._with_known(requests, _but(reject, blind), known)
         bad |= blind
         prompt = np.diff(stops, prepend=0)
-        media = [tokens_of(request)[1] if request.media else 0 for request in requests]
-        if any(media):
-            prompt = prompt + np.array(media, np.int64)
+        if self.sight is not None:
+            prompt = prompt + np.array([tokens_of(r)[1] for r in requests], np.int64)
         kept, max_tokens, is_bad = self._rule.apply(prompt, asked)
         for i in np.flatnonzero(is_bad).tolist():
             if i not in bad:
@@ -163,7 +162,7 @@ class Measure:
             sampling_of=[],
             wires=[request.wire for request in requests] if self._is_wire else [],
             wire_fields=[request.wire_field for request in requests] if self._is_wire else [],
-            media={r.key: list(r.media) for r in requests if r.media},
+            media={r.key: list(r.media) for r in requests if r.media} if self.sight else {},
         )
 
     def _part_long(

@@ -253,7 +253,7 @@ def filled(wire: bytes, loaded: Sequence[Loaded]) -> bytes:
 
 
 def _key(media: Media) -> Key:
-    return media.form, media.identity
+    return media.form, media.identity or digest_of(media.content)
 
 
 def _url(media: Media, content: bytes, mime: str) -> bytes:

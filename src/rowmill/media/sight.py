@@ -102,5 +102,7 @@ def num_threads(config: MediaConfig) -> int:
 
 def tokens_of(request: Request) -> tuple[int, int]:
     """What the media of a row takes of its prompt, about; and the part of it that is exact."""
+    if not request.media:
+        return 0, 0
     every = sum(one.tokens for one in request.media)
     return every, sum(one.tokens for one in request.media if one.is_exact)

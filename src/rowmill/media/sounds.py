@@ -29,7 +29,7 @@ def library() -> Any:
         MissingExtra: it is not installed.
     """
     try:
-        import soundfile  # type: ignore[import-untyped]
+        import soundfile
     except (ImportError, OSError) as error:
         raise MissingExtra(what="`soundfile`", extra="media") from error
     return soundfile
