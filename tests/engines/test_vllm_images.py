@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +23,7 @@ pytest.importorskip("torch")
 pytest.importorskip("vllm")
 pytest.importorskip("PIL")
 
+from rowmill.engines.orphans import end_group  # noqa: E402 - behind what may be absent
 from rowmill.media.tokens import image_tokens  # noqa: E402 - behind what may be absent
 from tests.cases.command import kill, results, rowmill, start  # noqa: E402
 from tests.cases.endpoint import wait_until  # noqa: E402
@@ -248,3 +256,74 @@ def test_parser_that_vllm_does_not_have_is_refused_before_a_row_is_read(
 
     assert 2 == done.code
     assert "`hermse`, which the vLLM installed does not have" in done.stderr
+
+
+@pytest.fixture
+def url(model: Path) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    flags = ["--served-model-name", "m", "--enforce-eager", "--max-model-len", "512"]
+    flags += ["--dtype", "float32", "--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    process = subprocess.Popen(
+        [
+            *(
+                sys.executable,
+                "-m",
+                "vllm.entrypoints.openai.api_server",
+                "--model",
+                str(model),
+            ),
+            *(*flags, "--host", "127.0.0.1", "--port", str(port)),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1"},
+        start_new_session=True,
+    )
+
+    def answers() -> bool:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/health").close()
+        except (urllib.error.URLError, ConnectionError):
+            return process.poll() is not None
+        return True
+
+    try:
+        wait_until(answers, "the server", patience_s=LIMIT_S)
+        assert process.poll() is None
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        end_group(process.pid)
+        process.wait()
+
+
+def test_server_of_vllm_is_shown_the_same_images(
+    tmp_path: Path, pictures: Path, model: Path, url: str
+) -> None:
+    (pictures / "cut.png").write_bytes((pictures / "1.png").read_bytes()[:60])
+    rows = [chat(name, name) for name in ("0.png", "1.png", "cut.png", "6.png")]
+    call = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    messages = [{"role": "user", "content": "q"}]
+    asked = {"regex": _exactly(call), "max_tokens": 80}
+    rows.append({"id": "called", "messages": messages, "tools": tools, **asked})
+    source, out = lines(tmp_path / "in.jsonl", rows), tmp_path / "out"
+    arguments = [str(source), "-o", str(out), "--url", url, "--model", "m"]
+    sets = {"kind": "chat", "media.folder": str(pictures), "sampling.temperature": 0}
+    for name, value in {**sets, "sampling.max_tokens": 6}.items():
+        arguments += ["--set", f"{name}={value}"]
+
+    done = rowmill("run", arguments, limit_s=LIMIT_S)
+    found = {record["id"]: record for record in results(out)}
+
+    assert 4 == done.code, done.stderr
+    assert "breaks off" in found["cut.png"]["rowmill_error"]
+    count = image_tokens(str(model)).count
+    tokens = [found[f"{i}.png"]["rowmill_prompt_tokens"] - count(*SIZES[i]) for i in (0, 1, 6)]
+    assert 1 == len(set(tokens))
+    assert 3 == len({found[f"{i}.png"]["rowmill_media"][0] for i in (0, 1, 6)})
+    (tool_call,) = found["called"]["rowmill_tool_calls"]
+    assert ("f", {"a": 1}) == (tool_call["name"], json.loads(tool_call["arguments"]))
+    assert "tool_calls" == found["called"]["rowmill_finish_reason"]
+    assert tool_call["id"]

@@ -4,6 +4,7 @@ import json
 import threading
 from base64 import b64decode
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -33,6 +34,10 @@ class Taker:
             self.is_over.set()
         else:
             self.taken.append(prompts)
+
+    def has(self, number: int) -> bool:
+        """Whether so many were given."""
+        return len(self.taken) >= number
 
     @property
     def keys(self) -> list[int]:
@@ -130,11 +135,9 @@ def test_what_waits_for_the_engine_is_bounded() -> None:
     open_loader.put(rows(images))
     open_loader.put(None)
 
-    taken = 0
-    while taken < 6:
-        wait_for(lambda: len(taker.taken) > taken)
-        assert taken + 1 == len(taker.taken)
-        taken += 1
+    for number in range(1, 7):
+        wait_for(partial(taker.has, number))
+        assert number == len(taker.taken)
         open_loader.room.free(500 * 500 * 3)
 
     assert taker.is_over.wait(PATIENCE_S)

@@ -154,7 +154,11 @@ def test_job_that_the_engine_cannot_do_is_refused_by_name() -> None:
 
 
 def test_completion_brings_its_own_places() -> None:
-    job = {"kind": "generate", "prompt": "<image>{q}", "media": {"images": "p", "folder": "/d"}}
+    job: dict[str, Any] = {
+        "kind": "generate",
+        "prompt": "<image>{q}",
+        "media": {"images": "p", "folder": "/d"},
+    }
 
     request = asked(line(q="what?", p="a.png"), **job)
 
