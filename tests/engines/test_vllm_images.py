@@ -12,6 +12,7 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,9 @@ pytest.importorskip("vllm")
 pytest.importorskip("PIL")
 
 from rowmill.engines.orphans import end_group  # noqa: E402 - behind what may be absent
+from rowmill.engines.vllm_reader import open_reader  # noqa: E402
 from rowmill.media.tokens import image_tokens  # noqa: E402 - behind what may be absent
+from rowmill.rows import Outcome  # noqa: E402
 from tests.cases.command import kill, results, rowmill, start  # noqa: E402
 from tests.cases.endpoint import wait_until  # noqa: E402
 from tests.media.pictures_of import bomb, png  # noqa: E402
@@ -239,6 +242,34 @@ def test_reasoning_and_tool_calls_are_read_out_of_answers(tmp_path: Path, model:
     assert (None, "length") == (cut["rowmill_text"], cut["rowmill_finish_reason"])
     assert cut["rowmill_reasoning"]
     assert 6 == cut["rowmill_reasoning_tokens"] == cut["rowmill_output_tokens"]
+
+
+def test_parsers_of_vllm_read_one_after_the_other(model: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    call = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+    texts = [f"<think>hm</think>so {call}", "<think>hm</think>ab", "<think>hm"]
+    tools = '[{"type": "function", "function": {"name": "f", "parameters": {}}}]'
+    reader = open_reader(
+        SimpleNamespace(get_tokenizer=lambda: tokenizer), "deepseek_r1", "hermes"
+    )
+    assert reader is not None
+
+    def read(text: str) -> Outcome:
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        reason = "stop" if "</think>" in text else "length"
+        outcome = Outcome(1, "ok", text=text, finish_reason=reason)
+        return reader.read(outcome, [ids], tools)
+
+    called, answered_, cut = map(read, texts)
+
+    assert ("hm", "tool_calls") == (called.reasoning, called.finish_reason)
+    assert [("f", {"a": 1})] == [(c.name, json.loads(c.arguments)) for c in called.tool_calls]
+    assert "so" == (called.text or "").strip()
+    assert ("hm", "ab", []) == (answered_.reasoning, answered_.text, answered_.tool_calls)
+    assert answered_.reasoning_tokens
+    assert ("hm", None, "length") == (cut.reasoning, cut.text, cut.finish_reason)
 
 
 def _exactly(text: str) -> str:
