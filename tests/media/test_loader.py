@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rowmill.media.loaded import Loaded
 from rowmill.media.loader import Kept, Loader, Room
 from rowmill.media_config import MediaConfig
 from rowmill.media_item import MARK, Media
@@ -34,6 +35,9 @@ class Taker:
             self.is_over.set()
         else:
             self.taken.append(prompts)
+
+    def drop(self) -> None:
+        self.is_over.set()
 
     def has(self, number: int) -> bool:
         """Whether so many were given."""
@@ -161,9 +165,10 @@ def test_dropped_rows_are_forgotten() -> None:
     wait_for(lambda: len(taker.taken) == 1)
 
     open_loader.drop()
-    open_loader.put(None)
 
-    assert taker.is_over.wait(PATIENCE_S)
+    assert taker.is_over.is_set()
+    open_loader.put(None)
+    wait_for(lambda: not open_loader.num_loading)
     assert len(taker.taken) <= 2
 
 
@@ -184,13 +189,26 @@ def test_bodies_of_endpoints_are_filled_with_files_as_they_were() -> None:
     )
 
 
-def test_kept_are_those_used_last() -> None:
+def test_file_that_somebody_decodes_is_waited_for() -> None:
     kept = Kept(0)
     first, is_mine = kept.claim(("url", "a"))
     again, is_mine_too = kept.claim(("url", "a"))
 
     assert (True, False) == (is_mine, is_mine_too)
     assert first is again
+
+
+def test_what_was_not_used_for_longest_goes_first() -> None:
+    kept = Kept(25)
+    for name in "ab":
+        kept.claim(("url", name))[0].set_result(Loaded("image", name, None, 10))
+        kept.keep(("url", name))
+
+    kept.claim(("url", "a"))
+    kept.claim(("url", "c"))[0].set_result(Loaded("image", "c", None, 10))
+    kept.keep(("url", "c"))
+
+    assert [False, True, False] == [kept.claim(("url", name))[1] for name in "abc"]
 
 
 def test_more_than_all_room_is_let_in_alone() -> None:

@@ -38,6 +38,10 @@ class Target(Protocol):
         """Add rows; None: no more will come."""
         ...
 
+    def drop(self) -> None:
+        """Forget rows that are not taken yet; no more will come."""
+        ...
+
 
 class Room:
     """Bytes that may wait; one that is larger than all of it is let in alone."""
@@ -97,6 +101,12 @@ class Loader:
         self._has_ended = self._is_dropped = False
         self.num_decoded = 0
 
+    @property
+    def num_loading(self) -> int:
+        """Rows that are neither given on nor failed."""
+        with self._lock:
+            return self._loading
+
     def put(self, prompts: Prompts | None) -> None:
         """Rows as they come; None: no more will."""
         if prompts is None:
@@ -116,16 +126,17 @@ class Loader:
         with self._lock:
             self._loading += len(seen)
         for i in seen:
-            one = prompts.take([i])
+            one = prompts.slice(i, i + 1)
             self._pool.submit(
                 self._load, msgspec.structs.replace(one, media={}), prompts.media[one.keys[0]]
             )
 
     def drop(self) -> None:
-        """Forget rows that are not loaded yet."""
+        """Forget rows that are not loaded or not taken yet; no more will come."""
         with self._lock:
             self._is_dropped = True
         self.room.open_all()
+        self._target.drop()
 
     def _load(self, one: Prompts, media: Sequence[Media]) -> None:
         """A row, in a thread of the pool: it goes on, fails, or is forgotten; then it is no longer being loaded."""
@@ -212,16 +223,18 @@ class Kept:
     def __init__(self, most: int) -> None:
         self._most, self._held = most, 0
         self._lock = threading.Lock()
-        self._found: OrderedDict[Key, Future[Loaded]] = OrderedDict()
-        """What is decoded, or will be; what is kept counts in `_held`."""
-        self._sizes: dict[Key, int] = {}
+        self._found: dict[Key, Future[Loaded]] = {}
+        """What is decoded, or will be."""
+        self._sizes: OrderedDict[Key, int] = OrderedDict()
+        """Of what is kept, that used last behind."""
 
     def claim(self, key: Key) -> tuple[Future[Loaded], bool]:
         """What is known of a file, or will be; and whether it is the caller's to find out."""
         with self._lock:
             found = self._found.get(key)
             if found is not None:
-                self._found.move_to_end(key)
+                if key in self._sizes:
+                    self._sizes.move_to_end(key)
                 return found, False
             self._found[key] = Future()
             return self._found[key], True
@@ -231,10 +244,9 @@ class Kept:
         with self._lock:
             self._sizes[key] = self._found[key].result().num_bytes
             self._held += self._sizes[key]
-            for old in [old for old in self._found if old in self._sizes]:
-                if self._held <= self._most:
-                    return
-                self._held -= self._sizes.pop(old)
+            while self._held > self._most:
+                old, size = self._sizes.popitem(last=False)
+                self._held -= size
                 del self._found[old]
 
     def forget(self, key: Key) -> None:
