@@ -11,12 +11,17 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from rowmill.kubernetes_config import KubernetesConfig
+from rowmill.media_config import MediaConfig
 from rowmill.part import Part
 from rowmill.ray_config import RayConfig
+from rowmill.read_config import ReadConfig
+from rowmill.reasoning_config import ReasoningConfig
 from rowmill.sink_config import SinkConfig
 from rowmill.telemetry_config import TelemetryConfig
 
 Kind = Literal["auto", "generate", "chat", "embed"]
+INNER_TABLES = ("embed", "media", "reasoning")
+"""Tables of the job that an engine is given as well."""
 TooLongPolicy = Literal["error", "truncate_left", "truncate_right", "clamp_max_tokens", "chunk"]
 
 
@@ -60,6 +65,12 @@ class EngineConfig(Part):
     """Rows the engine works on at once (`max_num_seqs`, or requests in flight). None: the engine's own default."""
     embed: EmbedConfig | None = Field(default=None, json_schema_extra={"is_inner": True})
     """The job's own `[embed]` where its kind is `embed`: filled in, not to be set."""
+    media: MediaConfig | None = Field(default=None, json_schema_extra={"is_inner": True})
+    """The job's own `[media]`, in the same way."""
+    reasoning: ReasoningConfig | None = Field(
+        default=None, json_schema_extra={"is_inner": True}
+    )
+    """The job's own `[reasoning]`, in the same way."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -132,29 +143,6 @@ class SamplingConfig(Part):
             msg = f"{names} exclude each other; keep one"
             raise ValueError(msg)
         return self
-
-
-class ReadConfig(Part):
-    """`[read]`: how the files of the input are understood."""
-
-    format: Literal["auto", "jsonl", "json", "csv", "tsv", "parquet", "arrow"] = "auto"
-    """What the files hold. `auto`: told by their first bytes and their suffix, each file by itself."""
-    delimiter: str = Field(default="", max_length=1)
-    """CSV: what parts fields; `\\t` is a tab. Empty: a tab in `.tsv` files, a comma in others."""
-    quote: str = Field(default='"', max_length=1)
-    """CSV: what fields are quoted with; empty: quotes mean nothing."""
-    header: bool = True
-    """CSV: the first record names the columns; else they are `column1`, `column2`, ..."""
-    partitions: Literal["hive", "off"] = "hive"
-    """Folders such as `region=007` are columns of the files in them (text, never numbers), or mean nothing."""
-    links: Literal["refuse", "follow", "skip"] = "refuse"
-    """Symbolic links that lead out of a folder, or of where a pattern begins: refused, read, or passed over and counted."""
-
-    @field_validator("delimiter", mode="before")
-    @classmethod
-    def _tab_by_its_escape(cls, value: Any) -> Any:
-        """A command line has no way to write a tab."""
-        return "\t" if value == "\\t" else value
 
 
 class ValidateConfig(Part):
@@ -326,6 +314,10 @@ class Job(Part):
     """Column that holds the text to embed, where there is no `prompt`."""
     embed: EmbedConfig = EmbedConfig()
     """How texts become vectors."""
+    media: MediaConfig = MediaConfig()
+    """Images and audio of rows."""
+    reasoning: ReasoningConfig = ReasoningConfig()
+    """How reasoning is told from answers."""
     raw: bool = False
     """Send the prompt as plain completion even where the model has a chat template."""
     engine: EngineConfig = Field(default=EngineConfig(), validate_default=True)
@@ -385,13 +377,15 @@ class Job(Part):
 
     @field_validator("engine")
     @classmethod
-    def _engine_knows_how_to_embed(
+    def _engine_knows_what_is_asked(
         cls, engine: EngineConfig, found: ValidationInfo
     ) -> EngineConfig:
         """An engine is opened by its own settings alone."""
         embeds = found.data.get("kind") == "embed"
-        asked = found.data.get("embed") if embeds else None
-        if engine.embed not in (None, asked):
-            msg = "`embed` is filled in; set `[embed]`"
-            raise ValueError(msg)
-        return engine.model_copy(update={"embed": asked})
+        asked = {name: found.data.get(name) for name in INNER_TABLES}
+        asked["embed"] = asked["embed"] if embeds else None
+        for name, table in asked.items():
+            if getattr(engine, name) not in (None, table):
+                msg = f"`{name}` is filled in; set `[{name}]`"
+                raise ValueError(msg)
+        return engine.model_copy(update=asked)

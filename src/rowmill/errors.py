@@ -14,6 +14,8 @@
     +-- RowError           this row is bad: recorded, the run goes on
     |   +-- InvalidRow     field, what was found, what was expected
     |   |   +-- MissingColumn  what the job asks with is not there
+    |   +-- BadMedia       an image or audio is broken, too large or not allowed
+    |   +-- NotFetched     what a URL names could not be had
     |   +-- Unreadable     no JSON object, or columns named as ours
     |   +-- TooLong        prompt tokens, asked tokens, limit
     |   +-- Refused        the engine said no for good
@@ -153,6 +155,18 @@ class Unreadable(RowError):
     """The line is no JSON object, or its columns are named as ours: none of them can be carried to the results."""
 
     kind = "unreadable"
+
+
+class BadMedia(RowError):
+    """An image or a piece of audio is broken, too large, or from where nothing may be read; `reason` is the sentence."""
+
+    kind = "bad_media"
+
+
+class NotFetched(RowError):
+    """What a URL names could not be had; `reason` says why."""
+
+    kind = "not_fetched"
 
 
 class TooLong(RowError):

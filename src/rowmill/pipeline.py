@@ -226,14 +226,13 @@ class Stations:
         self.count(rejects, num_rows)
         with self.planning:
             planned = plan(prompts, self.job.plan, arranged)
-        self.num_tokens += len(prompts.ids) - sum(
+        self.num_tokens += int(prompts.lengths().sum()) - sum(
             lever.saved_tokens for lever in planned.levers
         )
         self._note_levers(planned.levers)
         if (gathered := self.gathered) is not None and gathered.is_open:
             gathered.add_planned(planned)
-        num_bytes = prompts.ids.nbytes + sum(map(len, prompts.wires)) + 200 * len(prompts)
-        return Window(planned, rejects, ends, num_rows, num_bytes)
+        return Window(planned, rejects, ends, num_rows, prompts.num_bytes())
 
     def tried(self, rows: list[Request]) -> Gathered:
         """What a forecast needs of rows of a lot that are planned for it alone; they count nowhere."""

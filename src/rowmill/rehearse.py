@@ -164,8 +164,9 @@ class _Tally:
     def add(self, window: Window) -> None:
         self._rows += window.num_rows
         self._asked += window.plan.num_asked
-        self._tokens += len(window.plan.prompts.ids)
-        self._lengths.append(np.diff(window.plan.prompts.stops, prepend=0).astype(np.uint32))
+        lengths = window.plan.prompts.lengths()
+        self._tokens += int(lengths.sum())
+        self._lengths.append(lengths.astype(np.uint32))
         if self._gathered is not None:
             self._gathered.add_planned(window.plan)
         for outcome in window.rejects:
@@ -222,7 +223,7 @@ class _Tally:
             forecasts=forecasts,
             advice=self._advice(opened),
             reasons=opened.record.reasons,
-            notes=opened.notes,
+            notes=[*opened.notes, *opened.words.measure.notes()],
             exit_code=2 if refused else 4 if num_bad else 0,
             refused=refused,
         )

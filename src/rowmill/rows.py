@@ -8,12 +8,19 @@ a Struct a row for the rest (measured: 0.17 us a Struct, 0.33 us a row of packed
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
+from rowmill.choice import NULL as NULL
+from rowmill.choice import Choice as Choice
+from rowmill.choice import Chunk as Chunk
+from rowmill.choice import ToolCall as ToolCall
+from rowmill.media_item import Media
+from rowmill.wanted import Wanted as Wanted
 
 ORDINAL_BITS = 40
 ORDINAL_MASK = (1 << ORDINAL_BITS) - 1
@@ -102,6 +109,10 @@ class RowColumns(Protocol):
         """Row `at` as one JSON object."""
         ...
 
+    def is_binary(self, name: str) -> bool:
+        """Whether a column holds bytes: as JSON has them, they are base64."""
+        ...
+
 
 class TableRow(msgspec.Struct, frozen=True, gc=False):
     """One row of a table. It looks as a `Row` does; its line is made when somebody asks for it."""
@@ -117,29 +128,6 @@ class TableRow(msgspec.Struct, frozen=True, gc=False):
 
 
 AnyRow = Row | TableRow
-
-
-class Wanted(msgspec.Struct, frozen=True):
-    """The columns a job uses: a predicate for readers that can leave others unread."""
-
-    needed: tuple[frozenset[str], ...]
-    """Of each set, a row must have one at least."""
-    used: frozenset[str]
-    """Columns that mean something where they are."""
-    prefix: str
-    """Names that begin so clash with result columns: they are read to be told."""
-
-    def __call__(self, name: str) -> bool:
-        """Whether a column of this name is to be read."""
-        return (
-            name in self.used
-            or name.startswith(self.prefix)
-            or any(name in names for names in self.needed)
-        )
-
-    def can_do_with(self, names: Collection[str]) -> bool:
-        """Whether rows of these columns have what is needed."""
-        return not any(group.isdisjoint(names) for group in self.needed)
 
 
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -165,6 +153,8 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     regex: str = ""
     ignore_eos: bool = False
     return_token_ids: bool = False
+    tools: str = ""
+    """JSON text of the tools that the row is asked with, for engines that read calls out of answers; empty for none."""
     lora: str = ""
     """Name of the adapter that answers, of those the engine was opened with; empty: the model itself."""
     seed_per_row: bool = False
@@ -188,7 +178,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     text: str | None = None
     """A raw prompt: special tokens in it are parsed, BOS is added as the tokenizer says."""
     messages: Sequence[dict[str, Any]] | None = None
-    """A conversation, checked and normal: contents are strings, tool arguments are objects."""
+    """A conversation, checked and normal: contents are strings, tool arguments are objects. Where there are images or
+    audio, contents are lists of parts, `{"type": "image"}` in the place of each."""
     ids: Sequence[int] | None = None
     """Token ids as given; they are passed on untouched."""
     tools: Sequence[dict[str, Any]] | None = None
@@ -198,6 +189,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """`messages` or `prompt`: the name under which `wire` goes into the body; or the path that a whole body goes to."""
     data_spans: Sequence[str] = ()
     """`text` in pieces, what the template says and what columns say in turn: odd ones are data."""
+    media: Sequence[Media] = ()
+    """Images and audio in the order in which they stand; in `wire` a NUL byte is in the place of each."""
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -234,6 +227,8 @@ class Prompts(msgspec.Struct):
     """By key, of rows whose text is embedded in parts: their ids are those of the parts, one behind the other."""
     cut_from: dict[int, int] = {}
     """By key, of rows whose text was cut: the tokens that it had."""
+    media: dict[int, list[Any]] = {}
+    """By key: images and audio of rows that have any, each a `Media`; in an engine's feed, each a `Loaded`."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -263,6 +258,7 @@ class Prompts(msgspec.Struct):
             replica_of=[self.replica_of[i] for i in rows] if self.replica_of else [],
             pieces=self.pieces,
             cut_from=self.cut_from,
+            media=self.media,
         )
 
     def slice(self, start: int, stop: int) -> Prompts:
@@ -281,7 +277,20 @@ class Prompts(msgspec.Struct):
             replica_of=self.replica_of[start:stop],
             pieces=self.pieces,
             cut_from=self.cut_from,
+            media=self.media,
         )
+
+    def num_bytes(self) -> int:
+        """Memory held, about."""
+        media = sum(len(one.content) for some in self.media.values() for one in some)
+        return self.ids.nbytes + sum(map(len, self.wires)) + 200 * len(self) + media
+
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each row's prompt, what images and audio take of it included; R int64."""
+        lengths: npt.NDArray[np.int64] = np.diff(self.stops, prepend=0).astype(np.int64)
+        for i, key in enumerate(self.keys) if self.media else ():
+            lengths[i] += sum(one.tokens for one in self.media.get(key, ()))
+        return lengths
 
     def row_ids(self) -> Iterator[Ids]:
         """Each row's token ids, as views."""
@@ -314,38 +323,12 @@ class Limits(msgspec.Struct, frozen=True):
     """Names of `Sampling` fields it honours beyond temperature, top_p, max_tokens, stop and seed."""
     dimensions: int = 0
     """Of vectors, numbers in each; 0: it makes none, or their length shows with the first."""
+    media: tuple[str, ...] = ()
+    """What beside text it takes: `image`, `audio`."""
     pads: bool = False
     """Rows of one step are filled up to the longest of them."""
     about: str = ""
     """Engine, version and model in words, for people."""
-
-
-NULL = msgspec.Raw(b"null")
-
-
-class Choice(msgspec.Struct, frozen=True, omit_defaults=False):
-    """One of the answers of a row with n > 1, or with token ids or log-probabilities asked for."""
-
-    index: int
-    text: str
-    finish_reason: str = ""
-    token_ids: list[int] | None = None
-    logprobs: list[dict[str, Any]] | None = None
-    """A position an entry: `token`, `logprob`, `top` (token -> logprob). Minus infinity is written as null."""
-    parsed: msgspec.Raw = NULL
-    """As in `Outcome`, of this answer."""
-    violation: str | None = None
-
-
-class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """A part of a text that is too long for one vector."""
-
-    start: int
-    """First character of the text that is in it."""
-    stop: int
-    """One past the last."""
-    embedding: bytes
-    """As in `Outcome`."""
 
 
 RESULT_PREFIX = "rowmill_"
@@ -366,7 +349,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename=_result_name):
     key: int
     status: Status
     text: str | None = None
-    """First choice's text; null for a failed row, and where the answer is no text (see `body`)."""
+    """First choice's text, without its reasoning and tool calls; null for a failed row, where the answer is no text (see
+    `body`), and where it was cut before its reasoning ended."""
     finish_reason: str = ""
     choices: list[Choice] = []
     """All choices in index order where there is more to tell than `text`; else empty."""
@@ -390,6 +374,14 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename=_result_name):
     """Where and how `text` breaks its `schema`, `regex` or `choices`; null where it does not, or has none."""
     body: msgspec.Raw = NULL
     """The endpoint's answer as it came: of rows whose answer is no text, and of all with `engine.keep_body`."""
+    reasoning: str | None = None
+    """What the model said to itself before the first choice's text; null where it is not told apart, or there is none."""
+    reasoning_tokens: int | None = None
+    """Tokens of it, over all choices; null where nobody counted them. They are part of `output_tokens`."""
+    tool_calls: list[ToolCall] = []
+    """Functions that the first choice asks to be called."""
+    media: list[str] = []
+    """Of each image and piece of audio that was asked with, what it was: `sha256:` and the digest of the file."""
     embedding: bytes | msgspec.UnsetType | None = msgspec.UNSET
     """The text's vector: float32, little-endian; base64 in JSON. Null where there is none, or one for each chunk."""
     chunks: list[Chunk] | msgspec.UnsetType = msgspec.UNSET

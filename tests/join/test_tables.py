@@ -208,6 +208,8 @@ def test_polars_and_pyarrow_read_each_part(tmp_path: Path, form: Form) -> None:
             "logprobs": '[{"token":"a","logprob":-0.5,"top":{"a":null}}]',
             "parsed": None,
             "violation": None,
+            "reasoning": None,
+            "tool_calls": [],
         }
     ]
 

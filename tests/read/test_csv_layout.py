@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
 from rowmill.read.csv_layout import HEADER_BYTES, read_layout
+from rowmill.read_config import ReadConfig
 from rowmill.rows import CsvLayout
 
 

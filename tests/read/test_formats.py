@@ -8,8 +8,8 @@ import lzma
 
 import pytest
 
-from rowmill.config import ReadConfig
 from rowmill.read.formats import problem_of, problem_within, suffix_of, what_is
+from rowmill.read_config import ReadConfig
 
 AUTO = ReadConfig()
 

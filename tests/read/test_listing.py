@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
 from rowmill.read.listing import list_files
+from rowmill.read_config import ReadConfig
 
 
 def touch(folder: Path, *names: str, content: bytes = b"{}\n") -> None:

@@ -16,11 +16,11 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
 from rowmill.read import Source, SourceFile, changed, open_recorded, open_source
 from rowmill.read import source as module
 from rowmill.read.jsonl import read_lines
+from rowmill.read_config import ReadConfig
 from rowmill.rows import Row, Shard, pack_key
 
 BOM = b"\xef\xbb\xbf"

@@ -52,7 +52,7 @@ def test_a_completions_line_is_raw_text_or_ids() -> None:
         ({"body": {"messages": [{"role": "x"}]}}, "`body.messages[0].role` is `x`"),
         ({"body": {"messages": MESSAGES, "logit_bias": {}}}, "`body.logit_bias` is unknown"),
         (
-            {"body": {"messages": MESSAGES, "tool_choice": "none"}},
+            {"body": {"messages": MESSAGES, "tool_choice": "required"}},
             "`body.tool_choice` is unknown",
         ),
         ({"body": {"messages": MESSAGES, "tools": 5}}, "`body.tools` is a number"),
@@ -80,14 +80,19 @@ def test_keys_that_change_no_answer_are_passed_over() -> None:
 
 def test_an_endpoint_gets_the_keys_that_are_not_ours() -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
-    body = {"messages": MESSAGES, "logit_bias": {"5": 1}, "tools": tools, "tool_choice": "none"}
+    body = {
+        "messages": MESSAGES,
+        "logit_bias": {"5": 1},
+        "tools": tools,
+        "tool_choice": "required",
+    }
     request = ask(batch(body), recipe(WIRE, sampling={"extra": {"x": 1, "logit_bias": {}}}))
 
     assert json.loads(request.sampling.extra) == {
         "x": 1,
         "logit_bias": {"5": 1},
         "tools": tools,
-        "tool_choice": "none",
+        "tool_choice": "required",
     }
     assert json.loads(request.wire) == MESSAGES
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from rowmill.rows import Choice, Outcome
+from rowmill.rows import Choice, Outcome, ToolCall
 
 Dialect = Literal["vllm", "openai"]
 
@@ -81,19 +81,36 @@ def _usage(outcome: Outcome, *, is_vllm: bool) -> dict[str, Any]:
 
 
 def _choices(outcome: Outcome) -> list[Choice]:
-    alone = Choice(index=0, text=outcome.text or "", finish_reason=outcome.finish_reason)
+    alone = Choice(
+        index=0,
+        text=outcome.text or "",
+        finish_reason=outcome.finish_reason,
+        reasoning=outcome.reasoning,
+        tool_calls=outcome.tool_calls,
+    )
     return outcome.choices or [alone]
 
 
 def _chat_choice(choice: Choice, *, is_vllm: bool) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": choice.text, "refusal": None}
+    has_more = bool(choice.tool_calls) or choice.reasoning is not None
+    content = None if has_more and not choice.text else choice.text
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+    if choice.tool_calls:
+        message["tool_calls"] = list(map(_tool_call, choice.tool_calls))
+    if is_vllm:
+        message |= dict.fromkeys(_MESSAGE_OF_VLLM) | {"reasoning": choice.reasoning}
     found = {
         "index": choice.index,
-        "message": message | dict.fromkeys(_MESSAGE_OF_VLLM) if is_vllm else message,
+        "message": message,
         "logprobs": {"content": _chat_logprobs(choice.logprobs)} if choice.logprobs else None,
         "finish_reason": choice.finish_reason or None,
     }
     return _with_ids(found, choice) if is_vllm else found
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def _text_choice(choice: Choice, *, is_vllm: bool) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
+from rowmill.media_item import Media
 from rowmill.outcomes import Outcomes
 from rowmill.rows import Ids, Limits, Piece, Prompts, Sampling
 
@@ -55,6 +56,7 @@ class Ask(msgspec.Struct, tag="ask"):
     wire_fields: list[str]
     pieces: dict[int, list[Piece]] = {}
     cut_from: dict[int, int] = {}
+    media: dict[int, list[Media]] = {}
 
 
 class Answers(msgspec.Struct, tag="answers"):
@@ -159,6 +161,7 @@ class Channel:
             wire_fields=prompts.wire_fields,
             pieces=_of(prompts.pieces, prompts.keys),
             cut_from=_of(prompts.cut_from, prompts.keys),
+            media=_of(prompts.media, prompts.keys),
         )
         ids = np.ascontiguousarray(prompts.ids, dtype=np.uint32)
         self._send(self._encoder.encode(ask), ids.view(np.uint8).data)
@@ -261,6 +264,7 @@ def _prompts(ask: Ask, ids: Ids) -> Prompts:
         wire_fields=ask.wire_fields,
         pieces=ask.pieces,
         cut_from=ask.cut_from,
+        media=ask.media,
     )
 
 

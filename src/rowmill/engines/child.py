@@ -43,9 +43,13 @@ from rowmill.engines.channel import (
 from rowmill.engines.judging import Judge
 from rowmill.engines.protocol import Engine
 from rowmill.engines.secrets import Secrets
+from rowmill.engines.thoughts import Thoughts
 from rowmill.engines.vectors import Vectors
+from rowmill.media.loader import Loader, Room
+from rowmill.media_config import MediaConfig
 from rowmill.outcomes import pack
 from rowmill.rows import Outcome, Prompts
+from rowmill.tokens import open_tokenizer
 
 _GAUGE_S = 1.0
 _NONE_NOW = Prompts([], np.empty(0, np.uint32), np.empty(0, np.int64), [], [], [], [], [])
@@ -57,7 +61,10 @@ class QueueFeed:
     def __init__(self, judge: Judge) -> None:
         self._queue: queue.SimpleQueue[Prompts | None] = queue.SimpleQueue()
         self._judge = judge
+        self.room: Room | None = None
+        """Where images and audio wait for this, bounded."""
         self._ended = False
+        self._counting = threading.Lock()
         self.taken = 0
         """Rows the engine took so far."""
 
@@ -71,6 +78,11 @@ class QueueFeed:
             while True:
                 self._queue.get_nowait()
         self._queue.put(None)
+
+    def note_taken(self, num_rows: int) -> None:
+        """Count rows that the engine has, or will never have: they failed before it."""
+        with self._counting:
+            self.taken += num_rows
 
     def waiting(self) -> int:
         """Batches not taken yet."""
@@ -87,7 +99,10 @@ class QueueFeed:
         if prompts is None:
             self._ended = True
             return None
-        self.taken += len(prompts)
+        if self.room is not None and prompts.media:
+            some = prompts.media.values()
+            self.room.free(sum(one.num_bytes for found in some for one in found))
+        self.note_taken(len(prompts))
         self._judge.expect(prompts)
         return prompts
 
@@ -108,9 +123,9 @@ def main(socket_fd: int, life_fd: int) -> int:
     try:
         config = EngineConfig.model_validate(message.engine)
         engine = open_engine(config)
-        judge = Judge(Vectors(config.embed, engine.limits) if config.embed else None)
+        judge = _judge(config, engine)
         channel.send(Ready(judge.limits(engine.limits)))
-        _serve(engine, channel, judge, secrets)
+        _serve(engine, channel, judge, secrets, config.media)
     except ChannelClosed:
         _end_group()
     # The border of the process: whatever ended the engine is told to the parent in its own words.
@@ -122,10 +137,17 @@ def main(socket_fd: int, life_fd: int) -> int:
     return 0
 
 
-def _serve(engine: Engine, channel: Channel, judge: Judge, secrets: Secrets) -> None:
+def _serve(
+    engine: Engine,
+    channel: Channel,
+    judge: Judge,
+    secrets: Secrets,
+    media: MediaConfig | None,
+) -> None:
     feed = QueueFeed(judge)
     leaving = _Leaving(channel, feed, judge, engine, secrets)
-    threading.Thread(target=_fill, args=(channel, feed), name="fill", daemon=True).start()
+    loader = _loader(feed, leaving, engine, media)
+    threading.Thread(target=_fill, args=(channel, loader), name="fill", daemon=True).start()
     leaving.start()
     try:
         for outcomes in engine.run(feed):
@@ -138,7 +160,36 @@ def _serve(engine: Engine, channel: Channel, judge: Judge, secrets: Secrets) -> 
     channel.send(Bye())
 
 
-def _fill(channel: Channel, feed: QueueFeed) -> None:
+def _judge(config: EngineConfig, engine: Engine) -> Judge:
+    vectors = Vectors(config.embed, engine.limits) if config.embed else None
+    thoughts = None
+    if config.reasoning is not None and config.reasoning.tags:
+        thoughts = Thoughts(config.reasoning, open_tokenizer(config))
+    return Judge(vectors, thoughts)
+
+
+def _loader(
+    feed: QueueFeed, leaving: _Leaving, engine: Engine, media: MediaConfig | None
+) -> QueueFeed | Loader:
+    """What rows enter by: a loader before the feed, where the engine takes more than text."""
+    if not engine.limits.media:
+        return feed
+
+    def fail(outcome: Outcome) -> None:
+        feed.note_taken(1)
+        leaving.put([outcome])
+
+    def die(error: BaseException) -> None:
+        traceback.print_exception(error)  # into the engine's log
+        _end_group()
+
+    takes_wire = engine.limits.takes == "wire"
+    loader = Loader(feed, fail, media or MediaConfig(), takes_wire=takes_wire, die=die)
+    feed.room = loader.room
+    return loader
+
+
+def _fill(channel: Channel, feed: QueueFeed | Loader) -> None:
     """Move rows from the channel to the feed; the parent's end without a word ends this group."""
     try:
         while True:

@@ -217,6 +217,7 @@ def _limits(engine: EngineConfig, options: HttpOptions, models: list[dict[str, A
         max_model_tokens=engine.max_model_len or told,
         seats=(engine.seats or _SEATS * len(roots)) * _texts(engine, options),
         sampling=_SAMPLING,
+        media=() if engine.embed is not None else ("image", "audio"),
         about=f"http: {name or 'the model served'} at {where}; a request may take {options.timeout_s:g} s",
     )
 

@@ -15,6 +15,7 @@ import msgspec
 
 from rowmill import errors
 from rowmill.engines.http_kinds import read_vectors, read_whole
+from rowmill.engines.thoughts import has_no_answer
 from rowmill.rows import NULL, Choice, Sampling
 
 PASSING = frozenset({408, 409, 425, 429})
@@ -40,6 +41,8 @@ class Answer(msgspec.Struct):
     output_tokens: int
     body: msgspec.Raw = NULL
     """As it came, where it is to be kept."""
+    reasoning_tokens: int | None = None
+    """Of those of the answer; None where the endpoint does not say."""
     vectors: list[bytes] = []
     """Where those are the answer."""
 
@@ -94,7 +97,11 @@ def read_answer(status: int, body: bytes, asked: Asked, *, content_type: str = "
     if asked.is_whole:
         return _whole_answer(found, body, asked, is_plain=is_plain)
     choices = _choices(found)
-    answer = Answer(choices, choices[0].text, choices[0].finish_reason, *_usage(found))
+    first = choices[0]
+    is_none = has_no_answer(first.text, first.reasoning, first.finish_reason)
+    text = None if is_none and not first.tool_calls else first.text
+    answer = Answer(choices, text, first.finish_reason, *_usage(found))
+    answer.reasoning_tokens = _reasoning_tokens(found)
     if asked.keeps_body:
         answer.body = msgspec.Raw(body if is_plain else msgspec.json.encode(found))
     return answer
@@ -223,24 +230,48 @@ def _usage(found: dict[str, Any]) -> tuple[int, int, int]:
     return prompt, cached, output
 
 
+def _reasoning_tokens(found: dict[str, Any]) -> int | None:
+    usage = found.get("usage")
+    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
+    count = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    return count if isinstance(count, int) and 0 <= count < _MOST_TOKENS else None
+
+
 def _choice(position: int, choice: dict[str, Any]) -> dict[str, Any]:
     """Fields of a `Choice`, not checked yet."""
     message = choice.get("message")
     index = choice.get("index")
     return {
         "index": position if index is None else index,
-        "text": (choice.get("text") if message is None else _message_text(message)) or "",
+        "text": (choice if message is None else message).get(
+            "text" if message is None else "content"
+        )
+        or "",
         "finish_reason": choice.get("finish_reason") or "",
+        "reasoning": _reasoning(message or choice),
+        "tool_calls": list(map(_tool_call, (message or {}).get("tool_calls") or ())),
         "token_ids": choice.get("token_ids"),
         "logprobs": _logprobs(choice.get("logprobs")),
     }
 
 
-def _message_text(message: dict[str, Any]) -> str | None:
-    """Content of an answer; the JSON of its tool calls where there is no content but those."""
-    calls = message.get("tool_calls")
-    content: str | None = message.get("content")
-    return msgspec.json.encode(calls).decode() if calls and not content else content
+def _reasoning(message: dict[str, Any]) -> str | None:
+    """What the model said to itself, by the names that vLLM, SGLang, llama.cpp and others give it."""
+    found = message.get("reasoning_content") or message.get("reasoning")
+    return found if isinstance(found, str) else None
+
+
+def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
+    """A call; arguments that came as an object become the text that they are elsewhere."""
+    function = call.get("function") or {}
+    arguments = function.get("arguments")
+    if arguments is not None and not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments).decode()
+    return {
+        "id": call.get("id"),
+        "name": function.get("name") or "",
+        "arguments": arguments or "",
+    }
 
 
 def _logprobs(found: Any) -> list[dict[str, Any]] | None:

@@ -1,6 +1,7 @@
 """A row's sampling -> the fields of a request body, beside what the row itself brought.
 
-Promises: `messages` and `prompt` go out byte for byte as they stood in the row, whatever `extra` says; so do whole
+Promises: `messages` and `prompt` go out byte for byte as they stood in the row (files in the place of images and audio were
+filled in before), whatever `extra` says; so do whole
 bodies, but that the model is named where they name none; a limit that the endpoint is to choose is not sent.
 Knows nothing of: connections, answers.
 Memory: one encoded tail for each distinct sampling and limit.

@@ -373,6 +373,9 @@ def _outcome(group: Group, row: Row, answer: Answer, now: float, tokens: int) ->
         "text": answer.text,
         "finish_reason": answer.finish_reason,
         "choices": answer.choices if has_more else [],
+        "reasoning": answer.choices[0].reasoning if answer.choices else None,
+        "reasoning_tokens": answer.reasoning_tokens,
+        "tool_calls": answer.choices[0].tool_calls if answer.choices else [],
     }
     return Outcome(
         key=row.key,

@@ -1,7 +1,8 @@
 """Rows on their way in, outcomes on their way out -> outcomes judged by the rule that their row is held to.
 
 Promises: adapters need not know of it; a row without `schema`, `regex` or `choices` costs nothing;
-a broken rule is recorded, the row stays ok; tool calls are no answers and are not judged.
+a broken rule is recorded, the row stays ok; neither reasoning before an answer nor tool calls are judged;
+which images and audio a row was asked with is told with its outcome.
 Knows nothing of: rules (see `rowmill.answers`), channels.
 Memory: a number and a reference for each row in flight that is held to something.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from rowmill.answers import Finding, Rule, rule_of
+from rowmill.engines.thoughts import NO_ANSWER, Thoughts
 from rowmill.engines.vectors import Vectors
 from rowmill.rows import Choice, Limits, Outcome, Prompts
 
@@ -20,11 +22,20 @@ _NOT_JUDGED = frozenset(("tool_calls", "function_call"))
 class Judge:
     """One thread expects, another judges."""
 
-    def __init__(self, vectors: Vectors | None = None) -> None:
-        """A judge of one engine's answers; `vectors` where those are vectors."""
+    def __init__(
+        self, vectors: Vectors | None = None, thoughts: Thoughts | None = None
+    ) -> None:
+        """A judge of one engine's answers.
+
+        Args:
+            vectors: where those are vectors.
+            thoughts: where reasoning is to be told from them.
+        """
+        self._thoughts = thoughts
         self._rules: dict[int, Rule] = {}
         self._vectors = vectors
         self._cut_from: dict[int, int] = {}
+        self._media: dict[int, list[str]] = {}
 
     def limits(self, limits: Limits) -> Limits:
         """The engine's limits, as they are for those behind this."""
@@ -35,6 +46,8 @@ class Judge:
     def expect(self, prompts: Prompts) -> None:
         """Note the rules of rows, before the engine has them, and which of them were cut."""
         self._cut_from.update(prompts.cut_from)
+        for key, found in prompts.media.items():
+            self._media[key] = [f"sha256:{one.digest}" for one in found]
         rules = [rule_of(sampling) for sampling in prompts.samplings]
         if not any(rules):
             return
@@ -47,7 +60,15 @@ class Judge:
         """The same outcomes, those of rows with a rule judged by it, and vectors looked at."""
         if self._vectors is not None:
             return list(map(self._told_cut, self._vectors.judged(outcomes)))
+        if self._media:
+            outcomes = list(map(self._shown, outcomes))
+        if self._thoughts is not None:
+            outcomes = list(map(self._thoughts.told_apart, outcomes))
         return list(map(self._judged, outcomes)) if self._rules else outcomes
+
+    def _shown(self, outcome: Outcome) -> Outcome:
+        found = self._media.pop(outcome.key, None)
+        return outcome if found is None else msgspec.structs.replace(outcome, media=found)
 
     def _told_cut(self, outcome: Outcome) -> Outcome:
         tokens = self._cut_from.pop(outcome.key, None)
@@ -58,9 +79,13 @@ class Judge:
 
     def _judged(self, outcome: Outcome) -> Outcome:
         rule = self._rules.pop(outcome.key, None)
-        if rule is None or outcome.status != "ok" or outcome.text is None:
+        if rule is None or outcome.status != "ok":
             return outcome
-        found = _finding(rule, outcome.text, outcome.finish_reason)
+        is_none = outcome.reasoning is not None and not outcome.tool_calls
+        if outcome.text is not None:
+            found = _finding(rule, outcome.text, outcome.finish_reason)
+        else:
+            found = Finding(violation=NO_ANSWER if is_none else None)
         return msgspec.structs.replace(
             outcome,
             parsed=found.parsed,
@@ -70,6 +95,8 @@ class Judge:
 
 
 def _judged_choice(rule: Rule, choice: Choice) -> Choice:
+    if choice.reasoning is not None and not choice.text and not choice.tool_calls:
+        return msgspec.structs.replace(choice, violation=NO_ANSWER)
     found = _finding(rule, choice.text, choice.finish_reason)
     return msgspec.structs.replace(choice, parsed=found.parsed, violation=found.violation)
 

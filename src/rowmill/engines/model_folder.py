@@ -80,6 +80,14 @@ def context_of(config: Mapping[str, Any]) -> int:
     return int(longest * float(rope.get("factor") or 1.0))
 
 
+def media_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What beside text a model takes, as far as its config.json says."""
+    keys = {"vision_config": "image", "visual": "image", "audio_config": "audio"}
+    inner = config.get("thinker_config")
+    told = {**config, **inner} if isinstance(inner, dict) else config
+    return tuple(dict.fromkeys(kind for key, kind in keys.items() if told.get(key)))
+
+
 def short_name(model: str) -> str:
     """What people call a model: the last part of its path, or its name on the hub."""
     return model if is_hub_name(model) else Path(model).name

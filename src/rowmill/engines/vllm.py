@@ -24,7 +24,7 @@ import msgspec
 
 from rowmill import errors
 from rowmill.config import EngineConfig
-from rowmill.engines.model_folder import config_of, context_of, short_name
+from rowmill.engines.model_folder import config_of, context_of, media_of, short_name
 from rowmill.engines.options import check_version
 from rowmill.engines.prompt import check_prompt, room_for
 from rowmill.engines.protocol import Feed
@@ -45,6 +45,7 @@ from rowmill.engines.vllm_options import (
 )
 from rowmill.engines.vllm_place import place, pool_of
 from rowmill.engines.vllm_port import Port, has_failed
+from rowmill.engines.vllm_reader import Reader, open_reader
 from rowmill.rows import Limits, Outcome, Prompts
 from rowmill.tokens import open_tokenizer
 from rowmill.tokens.answers import AnswerTexts
@@ -107,9 +108,15 @@ def declare(engine: EngineConfig) -> Limits:
         kv_tokens=pool_of(engine),
         starts_slowly=True,
         shares_prefixes=options.enable_prefix_caching is not False,
-        sampling=(*_SAMPLING, "lora") if options.loras else _SAMPLING,
+        sampling=_sampling(options),
+        media=media_of(config_of(engine)),
         about=f"vLLM: {short_name(engine.model)}",
     )
+
+
+def _sampling(options: VllmOptions) -> tuple[str, ...]:
+    lora = ("lora",) if options.loras else ()
+    return (*_SAMPLING, *lora, *(("tools",) if options.tool_call_parser else ()))
 
 
 def open(engine: EngineConfig) -> Vllm:
@@ -139,6 +146,7 @@ def open(engine: EngineConfig) -> Vllm:
         limits=_limits(declared, opened.vllm_config, library.__version__),
         vocabulary=opened.model_config.get_vocab_size(),
         texts=tokenizer.answer_texts(),
+        reader=open_reader(opened, options.reasoning_parser, options.tool_call_parser),
     )
 
 
@@ -146,9 +154,16 @@ class Vllm:
     """An open vLLM."""
 
     def __init__(
-        self, port: Port, *, limits: Limits, vocabulary: int, texts: AnswerTexts
+        self,
+        port: Port,
+        *,
+        limits: Limits,
+        vocabulary: int,
+        texts: AnswerTexts,
+        reader: Reader | None = None,
     ) -> None:
         self.limits = limits
+        self._reader = reader
         self._port = port
         self._vocabulary = vocabulary
         self._texts = texts
@@ -232,7 +247,8 @@ class Vllm:
             sampling = prompts.samplings[prompts.sampling_of[i]]
             asked = prompts.max_tokens[i]
             room = room_for(sampling, max_tokens=asked, prompt_tokens=len(ids), limit=limit)
-            row = Row(prompts.keys[i], ids, asked, room, sampling, began)
+            media = prompts.media.get(prompts.keys[i], ())
+            row = Row(prompts.keys[i], ids, asked, room, sampling, began, media=media)
             try:
                 check_prompt(ids, asked=asked, limit=limit, vocabulary=self._vocabulary)
                 self._port.add(row)
@@ -270,7 +286,15 @@ class Vllm:
         for (i, j), text in zip(places, texts, strict=True):
             text_of[i][j] = text
         outcomes = [one for one in some if isinstance(one, Outcome)]
-        return outcomes + [answered(*pair) for pair in zip(ended, text_of, strict=True)]
+        return outcomes + [self._read(*pair) for pair in zip(ended, text_of, strict=True)]
+
+    def _read(self, ended: Ended, texts: dict[int, str]) -> Outcome:
+        outcome = answered(ended, texts)
+        if self._reader is None:
+            return outcome
+        samples = [text_ids(sample) for sample in ended.samples]
+        samples += samples[:1] * (len(outcome.choices) - len(samples))  # of equal greedy ones
+        return self._reader.read(outcome, samples, ended.row.sampling.tools)
 
 
 def _library() -> Any:

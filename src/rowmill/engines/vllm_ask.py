@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from rowmill import errors
 from rowmill.engines.prompt import row_seed
+from rowmill.media.loaded import Loaded
 from rowmill.rows import Choice, Ids, Outcome, Sampling
 
 _FIELDS = (
@@ -48,6 +49,8 @@ class Row(msgspec.Struct, gc=False):
     sampling: Sampling
     began: float
     attempts: int = 1
+    media: Sequence[Loaded] = ()
+    """Images and audio, in the order of their places in the prompt."""
 
 
 class Sample(msgspec.Struct):
@@ -66,6 +69,8 @@ class Ended(msgspec.Struct):
     row: Row
     samples: list[Sample]
     cached_tokens: int = 0
+    prompt_tokens: int = 0
+    """With what images and audio became; 0: as many as the row has ids."""
 
 
 def parameters(
@@ -106,6 +111,26 @@ def _held_to(sampling: Sampling) -> dict[str, Any]:
     return {"regex": sampling.regex} if sampling.regex else {}
 
 
+def shown(row: Row) -> dict[str, Any]:
+    """The images and audio of a row under vLLM's names for a prompt; nothing where it has none.
+
+    Files have their digests for names: vLLM keeps what it made of them, and finds it without looking at pixels.
+    """
+    by_kind: dict[str, list[Loaded]] = {}
+    for one in row.media:
+        by_kind.setdefault(one.kind, []).append(one)
+    if not by_kind:
+        return {}
+    return {
+        "multi_modal_data": {
+            kind: [one.value for one in some] for kind, some in by_kind.items()
+        },
+        "multi_modal_uuids": {
+            kind: [one.digest for one in some] for kind, some in by_kind.items()
+        },
+    }
+
+
 def needs_text(sampling: Sampling) -> bool:
     """Whether vLLM itself must decode: for stop strings, and for the texts of log-probabilities' tokens."""
     return bool(sampling.stop) or sampling.logprobs is not None
@@ -137,7 +162,7 @@ def answered(ended: Ended, texts: Mapping[int, str]) -> Outcome:
         text=choices[0].text,
         finish_reason=choices[0].finish_reason,
         choices=choices if has_more else [],
-        prompt_tokens=len(row.ids),
+        prompt_tokens=ended.prompt_tokens or len(row.ids),
         cached_tokens=ended.cached_tokens,
         output_tokens=output_tokens * len(choices) // max(1, len(ended.samples)),
         max_tokens=row.max_tokens,

@@ -21,6 +21,7 @@ from rowmill.config import EngineConfig
 from rowmill.engines.model_folder import folder_mistakes
 from rowmill.engines.options import Options, mistakes
 from rowmill.engines.vllm_arguments import ARGUMENTS
+from rowmill.engines.vllm_reader import parser_mistake
 from rowmill.engines.weights import NOT_PICKLED, pickled_mistakes
 from rowmill.tokens.hub import is_hub_name
 
@@ -101,6 +102,11 @@ class VllmOptions(Options):
     """Compute a shared beginning once. None: on."""
     speculative_config: dict[str, Any] | None = None
     """Speculative decoding, as vLLM has it. It changes which draw is made, not its distribution."""
+    reasoning_parser: str | None = None
+    """Parser of vLLM's that tells reasoning from answers, as `qwen3` or `deepseek_r1`; answers that must follow a schema
+    follow it behind their reasoning."""
+    tool_call_parser: str | None = None
+    """Parser of vLLM's that reads tool calls out of answers of rows with `tools`, as `hermes`. None: they stay in the text."""
     loras: dict[str, str] = Field(default_factory=dict)
     """Adapters: name -> folder. `sampling.lora`, or a row's own `lora`, says which one answers."""
     max_loras: int | None = Field(default=None, gt=0)
@@ -122,6 +128,10 @@ def option_mistakes(engine: EngineConfig) -> list[str]:
     ]
     found += folder_mistakes(engine)
     found += pickled_mistakes(engine)
+    for setting in ("reasoning_parser", "tool_call_parser"):
+        name = engine.options.get(setting)
+        mistake = parser_mistake(setting, name) if isinstance(name, str) else ""
+        found += [mistake] if mistake else []
     if not found:
         found += _lora_mistakes(VllmOptions.model_validate(engine.options).loras)
     return found
@@ -141,7 +151,7 @@ def checked(engine: EngineConfig) -> VllmOptions:
 
 def engine_arguments(engine: EngineConfig, options: VllmOptions) -> dict[str, Any]:
     """What `vllm.EngineArgs` is given, by its own names."""
-    own = {"loras", "front_end", "cpu_kv_gib", "replicas"}
+    own = {"loras", "front_end", "cpu_kv_gib", "replicas", "tool_call_parser"}
     named = {
         name: value
         for name, value in {**options.model_dump(), **(options.model_extra or {})}.items()

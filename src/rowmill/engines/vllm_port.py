@@ -18,7 +18,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rowmill import errors
-from rowmill.engines.vllm_ask import Ended, Row, Sample, needs_text, parameters, refused
+from rowmill.engines.vllm_ask import (
+    Ended,
+    Row,
+    Sample,
+    needs_text,
+    parameters,
+    refused,
+    shown,
+)
 from rowmill.rows import Sampling
 
 _MAX_KEPT = 4096
@@ -123,7 +131,8 @@ class Port:
             RowError: vLLM does not take it.
         """
         self._number += 1
-        if self._is_direct and row.sampling.n == 1 and not needs_text(row.sampling):
+        is_plain = row.sampling.n == 1 and not needs_text(row.sampling) and not row.media
+        if self._is_direct and is_plain:
             self._add_plain(row)
         else:
             self._add_other(row)
@@ -195,9 +204,8 @@ class Port:
     def _add_other(self, row: Row) -> None:
         name, lora = f"o{self._number}", self._lora(row)
         try:
-            self._engine.add_request(
-                name, _prompt(row), self._parameters(row), lora_request=lora
-            )
+            prompt = self._rendered(row) if row.media else _prompt(row)
+            self._engine.add_request(name, prompt, self._parameters(row), lora_request=lora)
         except self._refusals as error:
             raise refused(error) from error
         self._others[name] = row
@@ -209,8 +217,16 @@ class Port:
             row = self._others.pop(output.request_id, None)
             if row is not None:
                 samples = [_sample(found, row.sampling) for found in output.outputs]
-                ended.append(Ended(row, samples, output.num_cached_tokens or 0))
+                tokens = len(output.prompt_token_ids or ())
+                ended.append(Ended(row, samples, output.num_cached_tokens or 0, tokens))
         return ended
+
+    def _rendered(self, row: Row) -> Any:
+        """The prompt of a row with images or audio: vLLM makes its tensors of them here, beside the engine's process."""
+        prompt = {"prompt_token_ids": row.ids.tolist(), **shown(row)}
+        render = getattr(self._engine.renderer, "render_cmpl", None)
+        # Where vLLM has no such step, it takes prompts as they are.
+        return prompt if render is None else render([prompt])[0]
 
     def _asked(self, row: Row) -> dict[str, Any]:
         return parameters(row.sampling, key=row.key, room=row.room, defaults=self._defaults)

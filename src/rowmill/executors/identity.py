@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from rowmill import engines, registry
-from rowmill.config import EngineConfig, Job
+from rowmill.config import INNER_TABLES, EngineConfig, Job
 from rowmill.measure import Measure
 
 EFFORT_TABLES = ("plan", "run", "output", "sink", "kubernetes", "ray", "telemetry")
-EFFORT_ENGINE_FIELDS = frozenset({"seats", "tokenizer", "chat_template", "embed"})
-"""Tokenizer and template are in the identity by what is in them, not by where they lie; `[embed]` is there itself."""
+EFFORT_ENGINE_FIELDS = frozenset({"seats", "tokenizer", "chat_template", *INNER_TABLES})
+"""Tokenizer and template are in the identity by what is in them, not by where they lie; the job's own tables are there
+themselves."""
+MEDIA_IDENTITY = ("images", "audio", "send")
+"""Of `[media]`, what changes answers; the rest says what may be read, and how fast. What a file holds is a row's own."""
 
 
 def identity(job: Job, measure: Measure) -> dict[str, Any]:
@@ -25,6 +28,8 @@ def identity(job: Job, measure: Measure) -> dict[str, Any]:
     for table in EFFORT_TABLES:
         tree.pop(table, None)
     tree.pop("source", None)
+    media = tree.pop("media", {})
+    tree |= {f"media.{key}": media[key] for key in MEDIA_IDENTITY if key in media}
     engine = tree.pop("engine", {})
     flat = {
         f"engine.{key}": value for key, value in engine.items() if is_identity(job.engine, key)

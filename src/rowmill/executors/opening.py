@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from rowmill import engines
-from rowmill.config import Job
+from rowmill.config import INNER_TABLES, Job
 from rowmill.errors import BadJob, ConfigError, InputChanged, RunMismatch
 from rowmill.events import MAX_NAMED_FILES, Listener, Note, Planned
 from rowmill.executors.identity import identity
@@ -215,7 +215,10 @@ def as_recorded(job: Job) -> dict[str, Any]:
     """The job as it was given, files named so that they are found from any folder."""
     tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     engine = tree.get("engine", {})
-    engine.pop("embed", None)
+    for name in INNER_TABLES:
+        engine.pop(name, None)
+    if tree.get("media", {}).get("folder"):
+        tree["media"]["folder"] = str(Path(job.media.folder).expanduser().absolute())
     for name in ("model", "tokenizer", "chat_template"):
         if Path(engine.get(name) or "-").exists():
             engine[name] = str(Path(engine[name]).absolute())
@@ -298,5 +301,5 @@ def planned_event(
         levers=[(lever.name, lever.reason) for lever in stations.levers.values()],
         forecast=list(forecast),
         reasons=opened.record.reasons,
-        notes=opened.notes,
+        notes=[*opened.notes, *opened.words.measure.notes()],
     )

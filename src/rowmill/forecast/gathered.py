@@ -62,7 +62,7 @@ class Gathered:
 
     def add(self, prompts: Prompts) -> None:
         """Take rows in, in the order they are fed."""
-        lengths = np.diff(prompts.stops, prepend=0).astype(np.int64)
+        lengths = prompts.lengths()
         answers = answers_of(prompts)
         for totals, part in (
             (self.totals, answers.expected),

@@ -2,7 +2,8 @@
 
 Promises: renders as Hugging Face's templates are meant to: same block trimming, `tojson` without ASCII escapes,
 `raise_exception`, `{% generation %}`; in a sandbox; dates are those of the day the run began.
-A conversation that ends with the assistant's words is continued: the text ends with them.
+A conversation that ends with the assistant's words is continued: the text ends with them. A template that walks over parts
+of contents is given parts, one that prints contents is given texts.
 Knows nothing of: tokens.
 Memory: one compiled template.
 Source: the contract of chat templates in transformers (`apply_chat_template`, 4.40 and later).
@@ -21,6 +22,8 @@ from jinja2.parser import Parser
 
 from rowmill.errors import ConfigError, InvalidRow
 from rowmill.sandbox import TOO_MUCH, Sandbox, TooMuch
+
+_PROBE = "rowmill asks"
 
 
 class _Generation(Extension):
@@ -50,6 +53,18 @@ class ChatTemplate:
         except TemplateSyntaxError as error:
             reason = f"chat template, line {error.lineno}: {error.message}; set `engine.chat_template`"
             raise ConfigError(reason=reason) from error
+        self._takes_parts = self._says([{"type": "text", "text": _PROBE}])
+        self._needs_parts = self._takes_parts and not self._says(_PROBE)
+
+    def _says(self, content: Any) -> bool:
+        """Whether a message of this content is in its prompt, as a text and nothing else of it."""
+        try:
+            said = self._render(
+                [{"role": "user", "content": content}], None, add_generation_prompt=True
+            )
+        except InvalidRow:
+            return False
+        return _PROBE in said and "'type'" not in said and '"type"' not in said
 
     def render(self, messages: Sequence[dict[str, Any]], tools: Any) -> str:
         """The prompt of a conversation.
@@ -57,13 +72,19 @@ class ChatTemplate:
         Raises:
             InvalidRow: the template refuses it; holds the template's own words.
         """
+        has_parts = any(isinstance(turn.get("content"), list) for turn in messages)
+        if has_parts and not self._takes_parts:
+            reason = "the chat template knows no images or audio; set `engine.chat_template`"
+            raise InvalidRow(reason=reason)
+        if self._needs_parts and not has_parts:
+            messages = [_in_parts(turn) for turn in messages]
         last = messages[-1]
         if last["role"] != "assistant":
             return self._render(messages, tools, add_generation_prompt=True)
         if last.get("tool_calls"):
             reason = "the conversation ends with the assistant's tool calls, expected their results behind them"
             raise InvalidRow(reason=reason)
-        said = str(last["content"])
+        said = _text(last["content"])
         if not said.strip():  # an empty turn, continued, is a new one
             return self._continue_nothing(messages, tools)
         text = self._render(messages, tools, add_generation_prompt=False)
@@ -95,6 +116,20 @@ class ChatTemplate:
             # What an expression of the template raises on data it was not written for; its text may hold the data.
             reason = f"the chat template fails on the conversation: {type(error).__name__}"
             raise InvalidRow(reason=reason) from error
+
+
+def _in_parts(turn: dict[str, Any]) -> dict[str, Any]:
+    """The message for a template that walks over parts alone."""
+    if not isinstance(turn.get("content"), str):
+        return turn
+    return {**turn, "content": [{"type": "text", "text": turn["content"]}]}
+
+
+def _text(content: Any) -> str:
+    """What a message says, without what it shows."""
+    if isinstance(content, list):
+        return "\n".join(part["text"] for part in content if part["type"] == "text")
+    return str(content)
 
 
 def _cut_behind(text: str, said: str) -> str:

@@ -2,7 +2,7 @@
 
 Promises: every request becomes one row of the Prompts, in order, or is rejected by its index;
 no row passes whose prompt and `max_tokens` exceed the context.
-Knows nothing of: files, order of work, engines beyond their Limits.
+Knows nothing of: files (images are looked at by media/sight.py), order of work, engines beyond their Limits.
 Memory: one chunk of rows.
 """
 
@@ -22,6 +22,8 @@ from rowmill.measure.chat import ChatTemplate
 from rowmill.measure.encode import Encoder
 from rowmill.measure.lengths import Counts, LengthRule, Truths
 from rowmill.measure.long_texts import LongTexts
+from rowmill.media.sight import Sight, tokens_of
+from rowmill.media.tokens import image_tokens
 from rowmill.rows import Ids, Limits, Piece, Prompts, Request, Sampling
 from rowmill.tokens.protocol import Stops, Tokenizer, pack
 
@@ -42,8 +44,9 @@ class Measure:
         identity: dict[str, str],
         prefix: str = "",
         long_texts: LongTexts | None = None,
+        sight: Sight | None = None,
     ) -> None:
-        self._prefix, self._long_texts = prefix, long_texts
+        self._prefix, self._long_texts, self.sight = prefix, long_texts, sight
         self._encoder = encoder
         self._rule = rule
         self._is_wire = is_wire
@@ -55,6 +58,10 @@ class Measure:
     def control_rows(self) -> int:
         """Rows so far whose data holds control tokens of the vocabulary."""
         return self._encoder.control_rows if self._encoder else 0
+
+    def notes(self) -> list[str]:
+        """What people should know of how rows were measured so far."""
+        return self.sight.notes() if self.sight is not None else []
 
     def identity(self) -> dict[str, str]:
         """What of this station changes answers: digests of tokenizer and template."""
@@ -74,11 +81,17 @@ class Measure:
             known: By key, what `encoded` gave of rows before: they are not encoded again.
         """
         requests = self._with_prefix(requests)
+        blind: set[int] = set()
+        if self.sight is not None:
+            requests, blind = self.sight.seen(requests, reject)
         samplings, sampling_of = _distinct([request.sampling for request in requests])
         wants = np.fromiter((s.max_tokens or 0 for s in samplings), np.int64, len(samplings))
         asked = wants[sampling_of] if len(samplings) > 1 else np.repeat(wants, len(requests))
-        ids, stops, bad = self._with_known(requests, reject, known)
+        ids, stops, bad = self._with_known(requests, _but(reject, blind), known)
+        bad |= blind
         prompt = np.diff(stops, prepend=0)
+        if self.sight is not None:
+            prompt = prompt + np.array([tokens_of(r)[1] for r in requests], np.int64)
         kept, max_tokens, is_bad = self._rule.apply(prompt, asked)
         for i in np.flatnonzero(is_bad).tolist():
             if i not in bad:
@@ -149,6 +162,7 @@ class Measure:
             sampling_of=[],
             wires=[request.wire for request in requests] if self._is_wire else [],
             wire_fields=[request.wire_field for request in requests] if self._is_wire else [],
+            media={r.key: list(r.media) for r in requests if r.media} if self.sight else {},
         )
 
     def _part_long(
@@ -191,6 +205,11 @@ class Measure:
                 continue
             length = int(kept[i])
             part = parts[i]
+            if requests[i].media:  # half of what an image takes is none
+                asked = requests[i].sampling.max_tokens or 0
+                reject(i, self._rule.error(len(part) + tokens_of(requests[i])[1], asked))
+                bad.add(i)
+                continue
             parts[i] = part[-length:] if self._rule.policy == "truncate_left" else part[:length]
             if not self._is_wire:
                 continue
@@ -200,6 +219,13 @@ class Measure:
             prompts.wires[i] = msgspec.json.encode(parts[i].tolist())
         prompts.ids = np.concatenate(parts)
         prompts.stops = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
+
+
+def _but(reject: Reject, rows: set[int]) -> Reject:
+    """Reject no row a second time."""
+    if not rows:
+        return reject
+    return lambda at, error: None if at in rows else reject(at, error)
 
 
 def _prefixed(request: Request, prefix: str) -> Request:
@@ -255,8 +281,9 @@ def open_measure(
         fills_context=not is_wire and job.kind != "embed",
         least=0 if job.kind == "embed" else 1,
     )
+    sight = Sight(job.media, image_tokens(job.engine.model)) if limits.media else None
     if tokenizer is None:
-        return _without_tokenizer(rule, is_wire=is_wire, prefix=prefix)
+        return _without_tokenizer(rule, is_wire=is_wire, prefix=prefix, sight=sight)
     day = datetime.fromisoformat(template_date) if template_date else datetime.now(UTC)
     source = _template_source(job, tokenizer)
     template = ChatTemplate(source, tokenizer.named_tokens, day) if source else None
@@ -277,6 +304,7 @@ def open_measure(
             "template": xxhash.xxh3_128_hexdigest(source.encode()) if source else "",
         },
         prefix=prefix,
+        sight=sight,
         long_texts=LongTexts(
             tokenizer,
             limit=limit,
@@ -294,7 +322,9 @@ def has_template(job: Job, tokenizer: Tokenizer | None) -> bool:
     return bool(job.engine.chat_template or (tokenizer and tokenizer.chat_template))
 
 
-def _without_tokenizer(rule: LengthRule, *, is_wire: bool, prefix: str) -> Measure:
+def _without_tokenizer(
+    rule: LengthRule, *, is_wire: bool, prefix: str, sight: Sight | None
+) -> Measure:
     if not is_wire:
         reason = "this engine takes token ids, and the model brings no tokenizer; set `engine.tokenizer`"
         raise ConfigError(reason=reason)
@@ -307,7 +337,13 @@ def _without_tokenizer(rule: LengthRule, *, is_wire: bool, prefix: str) -> Measu
     unlimited = msgspec.structs.replace(rule, limit=0)
     identity = {"tokenizer": "", "template": ""}
     return Measure(
-        None, unlimited, is_wire=True, template_date="", identity=identity, prefix=prefix
+        None,
+        unlimited,
+        is_wire=True,
+        template_date="",
+        identity=identity,
+        prefix=prefix,
+        sight=sight,
     )
 
 

@@ -1,7 +1,8 @@
 """Find rows of a window that must get equal answers, so that one of them is asked and the others copy it.
 
 Promises: only greedy rows (temperature 0, one answer) are joined; equal means equal token ids (or body),
-equal sampling and equal token limit, compared by a 128-bit digest.
+equal images and audio (by what their files hold, or their URLs), equal sampling and equal token limit,
+compared by a 128-bit digest.
 Memory: one hash a row of the window.
 """
 
@@ -58,6 +59,9 @@ def _equal_rows(prompts: Prompts, greedy: list[bool]) -> tuple[dict[int, list[in
     for i, (key, body) in enumerate(zip(prompts.keys, _bodies(prompts), strict=True)):
         if not greedy[sampling_of[i]]:
             continue
+        if key in prompts.media:
+            seen = "".join(f"\0{one.kind}{one.identity}" for one in prompts.media[key])
+            body += seen.encode("utf-8", "surrogatepass")
         # The body itself is kept only through its 128-bit digest: a window of long prompts would double in memory.
         asked = (sampling_of[i], max_tokens[i], len(body), xxhash.xxh3_128_digest(body))
         leader = first_of.setdefault(asked, key)

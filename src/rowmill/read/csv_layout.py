@@ -11,10 +11,10 @@ from collections import Counter
 
 import msgspec
 
-from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
 from rowmill.read.csv_cut import RecordCutter
 from rowmill.read.csv_fields import fields_of, why_no_text
+from rowmill.read_config import ReadConfig
 from rowmill.rows import CsvLayout
 
 HEADER_BYTES = 1 << 20

@@ -11,8 +11,8 @@ import re
 from pathlib import PurePath
 from typing import Literal
 
-from rowmill.config import ReadConfig
 from rowmill.read.unpack import STDIN, Container, container_of
+from rowmill.read_config import ReadConfig
 
 FileFormat = Literal["jsonl", "json", "csv", "tsv", "parquet", "arrow"]
 """What a file holds. `json` is settled by its text: one value a line, an array, or values over many lines."""

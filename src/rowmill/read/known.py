@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from rowmill.config import ReadConfig
 from rowmill.read.listing import Found, list_files
 from rowmill.read.scan import SourceFile
 from rowmill.read.unpack import STDIN, unreadable
+from rowmill.read_config import ReadConfig
 from rowmill.storage.addresses import is_remote
 from rowmill.storage.remote import look_all
 

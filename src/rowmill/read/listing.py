@@ -17,7 +17,6 @@ from pathlib import Path, PurePath, PurePosixPath
 
 import msgspec
 
-from rowmill.config import ReadConfig
 from rowmill.errors import BadSource, ConfigError
 from rowmill.read.buckets import Objects, objects_of
 from rowmill.read.formats import (
@@ -32,6 +31,7 @@ from rowmill.read.links import Links, real_path
 from rowmill.read.opened import read_head
 from rowmill.read.partitions import partitions_of
 from rowmill.read.unpack import HEAD_BYTES, STDIN, Container, unreadable
+from rowmill.read_config import ReadConfig
 from rowmill.rows import Partitions
 from rowmill.storage.addresses import is_remote
 from rowmill.storage.remote import RemoteObject, first_bytes

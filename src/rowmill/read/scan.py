@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 
 from rowmill import rundir
-from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
 from rowmill.read.arrays import SHAPE_BYTES, Shape, shape_of, to_lines
 from rowmill.read.cutter import Cutter, LineCutter
@@ -33,6 +32,7 @@ from rowmill.read.unpack import (
     container_words,
     open_text,
 )
+from rowmill.read_config import ReadConfig
 from rowmill.rows import Shard
 
 BLOCK_BYTES = 4 << 20

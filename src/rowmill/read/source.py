@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from rowmill.config import ReadConfig
 from rowmill.errors import BadSource
 from rowmill.read.drift import drift_notes
 from rowmill.read.known import files_at_their_places, match_files
@@ -22,6 +21,7 @@ from rowmill.read.listing import Found, looked_at, one_or_list
 from rowmill.read.opened import state_of, with_next
 from rowmill.read.scan import Place, Scanned, SourceFile, digest_of, scan_text
 from rowmill.read.unpack import STDIN, container_words, unreadable
+from rowmill.read_config import ReadConfig
 from rowmill.rows import Shard
 from rowmill.storage.addresses import is_remote
 from rowmill.storage.remote import Slice

@@ -47,6 +47,19 @@ class ColumnsView(RowColumns):
             self._values[name], _ = apart(self.batch.column(name))
         return self._values[name]
 
+    def is_binary(self, name: str) -> bool:
+        """Whether a column holds bytes: as JSON has them, they are base64."""
+        import pyarrow.types as kinds
+
+        kind = self.batch.schema.field(name).type
+        tests = (
+            kinds.is_binary,
+            kinds.is_large_binary,
+            kinds.is_binary_view,
+            kinds.is_fixed_size_binary,
+        )
+        return any(test(kind) for test in tests)
+
     def lines(self) -> list[bytes]:
         """All rows, each as one JSON object without a line feed."""
         if self._lines is None:

@@ -82,7 +82,7 @@ def batch_request(
     own = {name: raw for name, raw in body.items() if name in CHECKS}
     sampling = samplings.asked(own, extra=_extra(body, way), prefix="body.")
     asked = msgspec.structs.replace(asked, sampling=sampling)
-    tools = row_tools(body, "body.tools")
+    tools = row_tools(body, way, "body.")
     if field == "messages":
         return messages_request(way, asked, body[field], "body.messages", tools)
     raw_way = msgspec.structs.replace(way, wraps_text=False)
@@ -170,7 +170,7 @@ def _extra(body: Columns, way: Way) -> bytes:
 
 def _refuse_others(others: Columns) -> None:
     for name, raw in others.items():
-        if name in _NO_MATTER or (name == "tool_choice" and raw == b'"auto"'):
+        if name in _NO_MATTER or (name == "tool_choice" and raw in (b'"auto"', b'"none"')):
             continue
         known = ", ".join(f"`{key}`" for key in sorted(_READ))
         reason = f"`body.{shown(name)}` is unknown to this engine, known: {known}"

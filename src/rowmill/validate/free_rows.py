@@ -19,6 +19,7 @@ from rowmill.validate.lines import Columns, names, value_of
 from rowmill.validate.rules import Rules
 from rowmill.validate.sampled_lane import SampledLane
 from rowmill.validate.shapes import (
+    TOOL_FIELDS,
     Asked,
     ids_request,
     messages_request,
@@ -30,7 +31,11 @@ from rowmill.validate.shapes import (
 from rowmill.validate.table_lane import TableLane, plain_requests
 
 FREE_COLUMNS = frozenset(
-    (*CHECKS, *("prompt", "prompt_token_ids", "tools", "url", "method", "body", "custom_id"))
+    (
+        *CHECKS,
+        *TOOL_FIELDS,
+        *("prompt", "prompt_token_ids", "url", "method", "body", "custom_id"),
+    )
 )
 """Columns that mean something where a row brings its own prompt."""
 _ONLY_PROMPT = ColumnTemplate(("", ""), ("prompt",))
@@ -48,9 +53,9 @@ class FreeRows:
         self._of_job = rules.samplings.of_job
         self._is_plain = not (rules.way.is_wire or rules.way.wraps_text)
         *others, self._id_column = rules.ids.names
-        never = {*self._fields[1:], *others, "body", "tools", *CHECKS}
+        never = {*self._fields[1:], *others, "body", *TOOL_FIELDS, *CHECKS}
         self.needed = (frozenset((*self._fields, "body")),)
-        self.used = frozenset(("url", "method", "custom_id", "tools", *CHECKS))
+        self.used = frozenset(("url", "method", "custom_id", *TOOL_FIELDS, *CHECKS))
         self._batch_lane = BatchLane(rules.way)
         self._lane = Lane(("prompt",), self._id_column, never=never, prefix=rules.prefix)
         self._sampled_lane = SampledLane(
@@ -132,7 +137,7 @@ class FreeRows:
             return request
         field = self._only_field(columns)
         own = {name: raw for name, raw in columns.items() if name in CHECKS}
-        tools = row_tools(columns, "tools")
+        tools = row_tools(columns, rules.way)
         sampling = rules.samplings.asked(own, extra=with_tools(columns, rules.way))
         asked = Asked(row.key, id, sampling)
         if field == "prompt_token_ids":

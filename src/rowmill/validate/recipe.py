@@ -22,6 +22,8 @@ from rowmill.validate.columns import compile_columns
 from rowmill.validate.free_rows import FREE_COLUMNS, FreeRows
 from rowmill.validate.ids import IdColumns
 from rowmill.validate.jinja_prompt import JinjaPrompt
+from rowmill.validate.media_columns import MediaRows, check_media
+from rowmill.validate.media_parts import Sees
 from rowmill.validate.once import Once
 from rowmill.validate.rules import Rules
 from rowmill.validate.shapes import Way
@@ -79,10 +81,19 @@ def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
         job, is_chat=is_chat, can_chat=chat_template or limits.takes == "wire"
     )
     has_template = bool(job.prompt or job.prompt_jinja)
+    is_wire = limits.takes == "wire"
+    wraps_text = is_chat if has_template else is_chat and job.kind == "chat"
+    check_media(job, limits, wraps_text=wraps_text)
     way = Way(
-        is_wire=limits.takes == "wire",
-        wraps_text=is_chat if has_template else is_chat and job.kind == "chat",
+        is_wire=is_wire,
+        wraps_text=wraps_text,
         system=job.system,
+        keeps_tools="tools" in limits.sampling,
+        sees=Sees(
+            frozenset(() if embeds else limits.media),
+            job.media,
+            passes_urls=is_wire and job.media.send == "url",
+        ),
         text_field="input" if embeds else "prompt",
     )
     # A text always has the same vector: as of an answer that is not drawn, one is enough for equal rows.
@@ -104,7 +115,7 @@ def _recipe(job: Job, rules: Rules) -> Recipe:
     def using(names: Iterable[str]) -> Rules:
         return msgspec.structs.replace(rules, used=frozenset((*names, *ids)))
 
-    way_in: JinjaRows | TemplateRows | FreeRows
+    way_in: JinjaRows | TemplateRows | FreeRows | MediaRows
     once: Once | None = None
     if job.kind == "embed":
         prompt = job.prompt or _column(job.text)
@@ -122,6 +133,9 @@ def _recipe(job: Job, rules: Rules) -> Recipe:
         fields = ("messages", "prompt_token_ids")
         way_in = FreeRows(using((*FREE_COLUMNS, job.messages)), job)
         once = Once(("prompt",), ids, others=(job.messages, *fields))
+    if job.media.images or job.media.audio:
+        media = (*job.media.images, *job.media.audio)
+        way_in = MediaRows(using((*way_in.used, *media)), way_in, job.media)
     wanted = Wanted(needed=way_in.needed, used=way_in.used.union(ids), prefix=job.output.prefix)
     return Recipe(
         request=way_in,

@@ -14,10 +14,12 @@ import msgspec
 from rowmill.errors import InvalidRow
 from rowmill.rows import Request, Sampling
 from rowmill.validate.conversation import check_messages, check_tools
-from rowmill.validate.lines import value_of, what_is
+from rowmill.validate.lines import value_of, what_is, word
+from rowmill.validate.media_parts import NO_MEDIA, Sees
 from rowmill.validate.once import refuse_repeated_inside
 
 _MAX_ID = 2**32 - 1
+TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
 encode = msgspec.json.encode
 
 
@@ -29,6 +31,10 @@ class Way(msgspec.Struct, frozen=True):
     wraps_text: bool
     """Text of a prompt becomes one user message."""
     system: str
+    keeps_tools: bool = False
+    """The engine reads tool calls out of answers."""
+    sees: Sees = NO_MEDIA
+    """What of images and audio may be asked with."""
     text_field: str = "prompt"
     """Name under which an endpoint takes a text."""
 
@@ -70,16 +76,23 @@ def messages_request(way: Way, asked: Asked, raw: bytes, field: str, tools: Any)
     """A conversation. Raises InvalidRow where it is none."""
     value = value_of(raw, field)
     refuse_repeated_inside(raw, field, value)
-    messages = check_messages(value, field)
-    return _chat(way, asked, messages, tools, raw if way.is_wire else b"")
+    found = check_messages(value, field, way.sees)
+    if not way.is_wire or found.wire is None:
+        request = _chat(way, asked, found.messages, tools, raw if way.is_wire else b"")
+    else:
+        request = _chat(way, asked, found.messages, tools, encode(found.wire))
+    return msgspec.structs.replace(request, media=found.media) if found.media else request
 
 
 def _chat(
     way: Way, asked: Asked, messages: Sequence[dict[str, Any]], tools: Any, wire: bytes
 ) -> Request:
+    sampling = asked.sampling
+    if tools and way.keeps_tools:
+        sampling = msgspec.structs.replace(sampling, tools=encode(tools).decode())
     return Request(
         key=asked.key,
-        sampling=asked.sampling,
+        sampling=sampling,
         id=asked.id,
         messages=messages,
         tools=tools,
@@ -130,18 +143,35 @@ def _refuse(field: str, value: Any, expected: str) -> NoReturn:
     raise InvalidRow(reason=f"`{field}` is {what_is(value)}, expected {expected}")
 
 
-def row_tools(row: Mapping[str, bytes], field: str) -> Any:
-    """The row's tool definitions, checked; None where there are none."""
-    raw = row.get("tools", b"null")
+def row_tools(row: Mapping[str, bytes], way: Way, prefix: str = "") -> Any:
+    """The row's tool definitions, checked; None where there are none, or none may be called.
+
+    Raises:
+        InvalidRow: they are none, or an engine without an endpoint is to be held to one of them.
+    """
+    raw, field = row.get("tools", b"null"), f"{prefix}tools"
     if raw == b"null":
         return None
     value = value_of(raw, field)
     refuse_repeated_inside(raw, field, value)
-    return check_tools(value, field)
+    tools = check_tools(value, field)
+    chosen = value_of(row.get("tool_choice", b"null"), f"{prefix}tool_choice")
+    if way.is_wire or chosen in (None, "auto"):
+        return tools
+    if chosen == "none":
+        return None
+    reason = (
+        f"`{prefix}tool_choice` is {word(chosen)}, expected `auto` or `none`: this engine holds no answer to a tool,"
+        " an endpoint may"
+    )
+    raise InvalidRow(reason=reason)
 
 
 def with_tools(columns: Mapping[str, bytes], way: Way) -> bytes:
     """For an endpoint: the fields beside the messages that carry tools, as a JSON object; else empty."""
     if not way.is_wire or columns.get("tools", b"null") == b"null":
         return b""
-    return b'{"tools":' + columns["tools"] + b"}"
+    given = [name for name in TOOL_FIELDS if columns.get(name, b"null") != b"null"]
+    return (
+        b"{" + b",".join([b'"%b":%b' % (name.encode(), columns[name]) for name in given]) + b"}"
+    )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from rowmill.rows import Choice, Chunk, Outcome
+from rowmill.rows import Choice, Chunk, Outcome, ToolCall
 from rowmill.write.answers import FOREIGN, PARSED_COLUMN, columns_of_schema, parsed_array
 from rowmill.write.kinds import JSON_MARK
 from rowmill.write.results import ROW_COLUMN
@@ -175,18 +175,18 @@ def _arrow_type(hint: Any) -> pa.DataType | None:
     if plain in scalars:
         return scalars[plain]
     inner = _element(plain)
-    if inner is Choice:
-        return pa.list_(pa.struct(_choice_fields()))
+    if inner in (Choice, ToolCall):
+        return pa.list_(pa.struct(_fields_of(inner)))
     if inner in (int, float, str):
         return pa.list_(scalars[inner])
     return None
 
 
-def _choice_fields() -> list[pa.Field]:
+def _fields_of(struct: type[msgspec.Struct]) -> list[pa.Field]:
     import pyarrow as pa
 
     fields = []
-    for name, hint in typing.get_type_hints(Choice).items():
+    for name, hint in typing.get_type_hints(struct).items():
         type_ = _arrow_type(hint)
         mark = JSON_MARK if type_ is None else None
         fields.append(pa.field(name, type_ or pa.string(), metadata=mark))
@@ -235,12 +235,17 @@ def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
     if pa.types.is_list(type_) and pa.types.is_struct(type_.value_type):
-        values = [None if v is None else [_choice(choice) for choice in v] for v in values]
+        values = [None if v is None else [_struct(one) for one in v] for v in values]
     return pa.array(values, type_)
 
 
-def _choice(choice: msgspec.Struct) -> dict[str, Any]:
-    return {
-        name: _json_text(value) if isinstance(value, msgspec.Raw) else value
-        for name, value in msgspec.structs.asdict(choice).items()
-    }
+def _struct(one: msgspec.Struct) -> dict[str, Any]:
+    return {name: _value(value) for name, value in msgspec.structs.asdict(one).items()}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, msgspec.Raw):
+        return _json_text(value)
+    if isinstance(value, list) and value and isinstance(value[0], msgspec.Struct):
+        return [_struct(one) for one in value]
+    return value
