@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -365,3 +368,27 @@ def test_refused_rows_fail_alone() -> None:
 def test_end_of_vllm_s_engine_is_the_end_of_this_one() -> None:
     with pytest.raises(errors.EngineDied, match="vLLM's engine ended"):
         run(Failing(is_dead=True), byte_prompts(["a"]))
+
+
+def test_sockets_of_vllm_get_a_folder_of_their_own_unless_the_user_names_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM never removes them: a folder goes away whole, and what a killed one left goes with the next start."""
+    name = "VLLM_RPC_BASE_PATH"
+    monkeypatch.setenv(name, "mine")
+    assert vllm._own_sockets() is None
+
+    monkeypatch.delenv(name)
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    folder = vllm._own_sockets()
+    assert folder is not None
+    assert (str(folder), True) == (os.environ[name], folder.is_dir())
+    shutil.rmtree(folder)
+
+    monkeypatch.delenv(name)
+    long = tmp_path / ("x" * 64)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    assert vllm._own_sockets() is None
+    assert name not in os.environ
+    assert [] == list(long.iterdir())

@@ -94,12 +94,12 @@ def look_at_model(engine: EngineConfig) -> Iterator[Finding]:
         else:
             yield ok("model", f"`{engine.model}` is no path here: taken for a name on the hub")
         return
-    yield from _files(path)
+    yield from _files(path, is_dummy=engine.options.get("load_format") == "dummy")
     yield from _architecture(path, engine.name)
     yield from _size(engine)
 
 
-def _files(path: Path) -> Iterator[Finding]:
+def _files(path: Path, *, is_dummy: bool) -> Iterator[Finding]:
     if path.is_file():
         yield ok("model", f"`{path.name}`, {path.stat().st_size / 2**30:.2f} GiB")
         return
@@ -111,13 +111,13 @@ def _files(path: Path) -> Iterator[Finding]:
         yield bad(
             "model", f"`{path}` has no {' and no '.join(missing)}", "copy the whole folder"
         )
-    if not weights:
+    if not weights and not is_dummy:
         yield bad(
             "model",
             f"`{path}` has no weights (*.safetensors, *.onnx)",
             'copy the whole folder, or set `engine.load_format = "dummy"` to measure speed',
         )
-    if not missing and weights:
+    if not missing and (weights or is_dummy):
         size = sum(one.stat().st_size for one in weights)
         yield ok("model", f"`{path.name}`, {size / 2**30:.2f} GiB")
 

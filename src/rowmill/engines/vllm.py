@@ -13,6 +13,7 @@ import multiprocessing.connection
 import os
 import queue
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ from rowmill.engines.vllm_place import place, pool_of
 from rowmill.engines.vllm_port import Port, has_failed
 from rowmill.engines.vllm_reader import Reader, open_reader
 from rowmill.rows import Limits, Outcome, Prompts
+from rowmill.storage.temporary import temporary_folder
 from rowmill.tokens import open_tokenizer
 from rowmill.tokens.answers import AnswerTexts
 
@@ -77,6 +79,8 @@ _ENVIRONMENT = {
     # A forked engine would hold our ends of the channel open after us.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
+_SOCKETS, _LONGEST_FOLDER = "VLLM_RPC_BASE_PATH", 64
+"""The kernel takes 107 bytes for the path of a socket; vLLM's names have 36."""
 _FAILURES = (RuntimeError, ValueError, TypeError, OSError, AssertionError, ImportError)
 """What vLLM raises while it starts; NotImplementedError and a GPU without memory are RuntimeErrors."""
 _CAUSE = re.compile(r"\b\w*(?:Error|Exception)\b: .*")
@@ -132,6 +136,7 @@ def open(engine: EngineConfig) -> Vllm:
     declared = declare(engine)
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    sockets = _own_sockets()
     if options.cpu_kv_gib:
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_gib)
     tokenizer: Any = open_tokenizer(engine)
@@ -147,7 +152,20 @@ def open(engine: EngineConfig) -> Vllm:
         vocabulary=opened.model_config.get_vocab_size(),
         texts=tokenizer.answer_texts(),
         reader=open_reader(opened, options.reasoning_parser, options.tool_call_parser),
+        sockets=sockets,
     )
+
+
+def _own_sockets() -> Path | None:
+    """A folder for the sockets over which vLLM's processes talk, which it never removes; None: the user named one."""
+    if _SOCKETS in os.environ:
+        return None
+    folder = temporary_folder("vllm")
+    if len(str(folder)) > _LONGEST_FOLDER:
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    os.environ[_SOCKETS] = str(folder)
+    return folder
 
 
 class Vllm:
@@ -161,6 +179,7 @@ class Vllm:
         vocabulary: int,
         texts: AnswerTexts,
         reader: Reader | None = None,
+        sockets: Path | None = None,
     ) -> None:
         self.limits = limits
         self._reader = reader
@@ -170,6 +189,7 @@ class Vllm:
         self._out: queue.SimpleQueue[list[Ended | Outcome] | BaseException | None]
         self._out = queue.SimpleQueue()
         self._is_closed = False
+        self._sockets = sockets
         self._steps = 0
 
     def run(self, feed: Feed) -> Iterator[list[Outcome]]:
@@ -202,6 +222,9 @@ class Vllm:
         """End vLLM's processes."""
         self._is_closed = True
         self._port.close()
+        if self._sockets is not None:
+            os.environ.pop(_SOCKETS, None)
+            shutil.rmtree(self._sockets, ignore_errors=True)
 
     def _watch(self) -> None:
         """End with vLLM's engine: one that was killed says nothing, and vLLM's client waits for it for ever."""

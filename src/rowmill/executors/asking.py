@@ -28,12 +28,12 @@ from rowmill.engines.warm import WarmFleet
 from rowmill.errors import EngineDied, StorageError
 from rowmill.executors.sinking import check_vectors
 from rowmill.executors.steps import Steps
-from rowmill.executors.temporary import temporary_folder
 from rowmill.feed import Feed
 from rowmill.flow import Clock
 from rowmill.outcomes import Outcomes
 from rowmill.rows import Limits, Prompts
 from rowmill.storage import Storage
+from rowmill.storage.temporary import temporary_folder
 
 
 class Asking:

@@ -21,7 +21,6 @@ from rowmill.errors import ConfigError, InputChanged, StorageError
 from rowmill.events import Listener, Note
 from rowmill.executors.opening import Opened, stations_of
 from rowmill.executors.reasons import reasons
-from rowmill.executors.temporary import temporary_folder
 from rowmill.forecast.spread import NAME, Spread
 from rowmill.journal import Again, read_commits
 from rowmill.pipeline import TaskRows, each
@@ -34,6 +33,7 @@ from rowmill.rows import AnyRow
 from rowmill.storage import LocalStorage, ObjectStorage, Storage
 from rowmill.storage.files import make_folder, sync_folder
 from rowmill.storage.local import TEMP_PREFIX
+from rowmill.storage.temporary import temporary_folder
 
 LEAST_ROWS = 1_000_000
 """Fewer are not looked at unasked: to read them twice is not worth what it may bring."""

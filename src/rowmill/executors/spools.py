@@ -14,10 +14,10 @@ from pathlib import Path
 
 from rowmill import rundir
 from rowmill.errors import StorageError
-from rowmill.executors.temporary import temporary_folder
 from rowmill.rows import Shard
 from rowmill.storage import LocalStorage, ObjectStorage, Storage
 from rowmill.storage.addresses import is_remote
+from rowmill.storage.temporary import temporary_folder
 
 
 def spool_folder(storage: Storage) -> Path:

@@ -1,4 +1,4 @@
-"""Kind -> a folder of this process on the temporary disk, for what a run in an object store has no folder for.
+"""Kind -> a folder of this process on the temporary disk, for what has no place in a run's own folder.
 
 Promises: what a killed process left is removed by the next start; the folders of living ones are not touched.
 Knows nothing of: what lies in it.
