@@ -10,6 +10,7 @@ import pytest
 from rowmill.forecast.steady import Rate
 from rowmill.tune.moves import Move
 from rowmill.tune.search import Tried, halve, search
+from rowmill.tune.stand import chosen_of
 from rowmill.tune.trial import Measured, Patience
 
 Curve = Callable[[dict[str, Any], int], float]
@@ -46,6 +47,7 @@ class Known:
                 changes=changes,
                 in_flight=one.in_flight,
                 measured=one,
+                seats=seats,
                 start_s=0.0 if i else 60.0,
             )
             for i, one in enumerate(ranked)
@@ -78,7 +80,29 @@ def test_the_worse_half_ends_after_each_round_and_the_better_runs_twice_as_long(
 
     assert ranked[0].in_flight == 32
     assert place.runs[:4] == [(64, 20.0), (32, 20.0), (16, 20.0), (8, 20.0)]
-    assert len(place.runs) == 4  # what is surely worse does not run again
+    # What is surely worse does not run again, but for what the engine has by itself: that must lose twice.
+    assert place.runs[4:] == [(64, 20.0)]
+
+
+def test_one_bad_turn_of_what_the_engine_has_changes_nothing() -> None:
+    place = Known(lambda _, rows: float(rows), seats=64)
+    turns = iter([1.0])
+    place.curve = lambda _, rows: next(turns, 64.0) if rows == 64 else float(rows)
+
+    assert halve(_Open(place, {}), [64, 32, 16, 8], PATIENCE)[0].in_flight == 64
+
+
+def test_rows_at_once_that_were_best_are_chosen_with_what_was_tried_on_top() -> None:
+    place = Known(
+        lambda changes, rows: (100.0 + 40 * len(changes)) / (1 + abs(rows - 32)), seats=64
+    )
+
+    found = search(place, lambda: [chain("tokens", 1)], most_starts=2)
+
+    chosen = chosen_of(found)
+    assert chosen["tokens"][0] == 1
+    assert chosen["seats"][0] == 32
+    assert "64 did 3" in chosen["seats"][1]
 
 
 def test_what_may_be_as_good_runs_again() -> None:
@@ -86,8 +110,9 @@ def test_what_may_be_as_good_runs_again() -> None:
 
     ranked = halve(_Open(place, {}), [64, 32, 16, 8], PATIENCE)
 
-    assert place.runs[4:] == [(32, 40.0), (64, 40.0)]
-    assert ranked[0].in_flight == 32
+    assert place.runs[4:] == [(32, 40.0), (64, 40.0), (64, 40.0)]
+    # One percent more is no reason to change what the engine has by itself.
+    assert ranked[0].in_flight == 64
 
 
 def test_a_chain_goes_on_until_the_curve_bends() -> None:

@@ -165,7 +165,9 @@ def _left_out(move: Move, verdict: str) -> Tried:
 def halve(level: Level, levels: Sequence[int], patience: Patience) -> list[Measured]:
     """Measure several numbers of rows in flight on open engines; the best comes first.
 
-    Each round gives twice the time of the one before to the better half; who is surely worse than the best is left out.
+    Each round gives twice the time of the one before to the better half; who is surely worse than the best is left out. The
+    first number, which the engine has by itself, is looked at again before another takes its place: what a busy machine does
+    to one short turn is no reason to change a setting.
     """
     rounds = max(1, (len(levels) - 1).bit_length())
     left, done = list(levels), {}
@@ -190,7 +192,20 @@ def halve(level: Level, levels: Sequence[int], patience: Patience) -> list[Measu
         if len(left) == 1 and done[left[0]].rate.share <= patience.share:
             break
     best = done[left[0]]
+    if left[0] != levels[0]:
+        best = _confirmed(level, levels[0], some, best, done)
     return [
         best,
         *sorted((m for m in done.values() if m is not best), key=lambda m: -m.rate.mean),
     ]
+
+
+def _confirmed(
+    level: Level, own: int, patience: Patience, best: Measured, done: dict[int, Measured]
+) -> Measured:
+    """The best, or what the engine has by itself, after another look at that."""
+    again = level.measure(own, patience)
+    if again is None:
+        return best
+    done[own] = again
+    return again if again.rate.mean * (1 + BEND) >= best.rate.mean else best

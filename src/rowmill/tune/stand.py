@@ -371,18 +371,15 @@ def chosen_of(found: Found) -> dict[str, tuple[Any, str]]:
         gain = step.verdict.partition(":")[0]
         chosen[name] = (value, f"tune: {gain} ({step.why}); {told} in all")
     if best.in_flight < best.seats:
-        more = next(
-            (
-                one.measured
-                for one in found.tried
-                if one.changes == best.changes and one.in_flight == best.seats and one.measured
-            ),
-            None,
+        # Other settings are tried with the rows at once that were best before: where all seats ran tells the reason.
+        full = [one for one in found.tried if one.measured and one.in_flight == one.seats]
+        full.sort(key=lambda one: one.changes != best.changes)
+        against = "fewer than the engine's own"
+        for one in full[:1]:
+            assert one.measured is not None
+            against = f"{one.seats // one.replicas} did {one.measured.tokens_s:,.0f}"
+        chosen["seats"] = (
+            best.in_flight // best.replicas,
+            f"tune: {told} with so many rows at once, {against}",
         )
-        if more is not None:
-            against = f"{best.seats // best.replicas} did {more.tokens_s:,.0f}"
-            chosen["seats"] = (
-                best.in_flight // best.replicas,
-                f"tune: {told} with so many rows at once, {against}",
-            )
     return chosen
