@@ -92,6 +92,27 @@ def test_one_bad_turn_of_what_the_engine_has_changes_nothing() -> None:
     assert halve(_Open(place, {}), [64, 32, 16, 8], PATIENCE)[0].in_flight == 64
 
 
+class _Slow:
+    """An engine of which short turns tell nothing."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[int, float]] = []
+
+    def measure(self, in_flight: int, patience: Patience) -> Measured | None:
+        self.runs.append((in_flight, patience.most_s))
+        return measured(10.0, in_flight) if patience.most_s > 50 else None
+
+
+def test_where_short_turns_tell_nothing_fewer_numbers_get_longer_ones() -> None:
+    slow = _Slow()
+
+    (found,) = halve(slow, [64, 32, 16, 8], PATIENCE)
+
+    assert found.in_flight == 64
+    assert [rows for rows, _ in slow.runs] == [64, 32, 16, 8, 64, 32, 64]
+    assert halve(slow, [64, 32], Patience(most_s=10.0)) == []
+
+
 def test_rows_at_once_that_were_best_are_chosen_with_what_was_tried_on_top() -> None:
     place = Known(
         lambda changes, rows: (100.0 + 40 * len(changes)) / (1 + abs(rows - 32)), seats=64

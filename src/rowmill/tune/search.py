@@ -8,7 +8,7 @@ Source: successive halving (Karnin, Koren, Somekh 2013; Jamieson, Talwalkar 2016
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -170,7 +170,8 @@ def halve(level: Level, levels: Sequence[int], patience: Patience) -> list[Measu
     to one short turn is no reason to change a setting.
     """
     rounds = max(1, (len(levels) - 1).bit_length())
-    left, done = list(levels), {}
+    left = list(levels)
+    done: dict[int, Measured] = {}
     for number in range(rounds + 1):
         share = 0.5 ** (rounds - number)
         some = msgspec.structs.replace(
@@ -182,15 +183,11 @@ def halve(level: Level, levels: Sequence[int], patience: Patience) -> list[Measu
             found = level.measure(one, some)
             if found is not None:
                 done[one] = found
-        if not done:
-            return []
-        ranked = sorted((done[one] for one in left if one in done), key=lambda m: -m.rate.mean)
-        if not ranked:
+        left = _better_half(left, done)
+        if left[0] in done and len(left) == 1 and done[left[0]].rate.share <= patience.share:
             break
-        near = [one for one in ranked if one.rate.overlaps(ranked[0].rate)]
-        left = [one.in_flight for one in near[: max(1, len(ranked) // 2)]]
-        if len(left) == 1 and done[left[0]].rate.share <= patience.share:
-            break
+    if left[0] not in done:
+        return []
     best = done[left[0]]
     if left[0] != levels[0]:
         best = _confirmed(level, levels[0], some, best, done)
@@ -198,6 +195,15 @@ def halve(level: Level, levels: Sequence[int], patience: Patience) -> list[Measu
         best,
         *sorted((m for m in done.values() if m is not best), key=lambda m: -m.rate.mean),
     ]
+
+
+def _better_half(left: Sequence[int], done: Mapping[int, Measured]) -> list[int]:
+    """Numbers that go on, the best first; where none could be told in the time, the first ones have more of it."""
+    ranked = sorted((done[one] for one in left if one in done), key=lambda m: -m.rate.mean)
+    if not ranked:
+        return list(left[: max(1, len(left) // 2)])
+    near = [one for one in ranked if one.rate.overlaps(ranked[0].rate)]
+    return [one.in_flight for one in near[: max(1, len(ranked) // 2)]]
 
 
 def _confirmed(
