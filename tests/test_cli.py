@@ -29,6 +29,7 @@ JOB_OPTIONS = [
     "--set",
     "--url",
 ]
+JOB_OPTIONS = sorted([*JOB_OPTIONS, "--gpu-hour"])
 OPTIONS = {
     "bench": [
         "--contender",
@@ -38,21 +39,28 @@ OPTIONS = {
         "--engine-set",
         "--folder",
         "--gpu",
+        "--gpu-hour",
+        "--into",
         "--json",
         "--max-seconds",
+        "--max-tokens",
         "--memory-share",
         "--model",
         "--out",
         "--profile",
+        "--prompt",
         "--rounds",
         "--rows",
+        "--seconds",
         "--seed",
         "--slow",
         "--slow-rounds",
+        "--source",
         "--tokenizer",
+        "--vary",
         "--workload",
     ],
-    "check": sorted([*JOB_OPTIONS, "--fix", "--gpu", "--sample"]),
+    "check": sorted([*JOB_OPTIONS, "--deadline", "--fix", "--gpu", "--sample"]),
     "doctor": ["--debug", "--engine", "--json", "--model", "--output", "--set"],
     "export": ["--debug", "--json", "--output", "--set", "--to"],
     "k8s": [],
@@ -89,6 +97,12 @@ OPTIONS = {
     ),
     "status": ["--debug", "--json"],
     "trace": ["--debug", "--json"],
+    "tune": sorted(
+        [
+            *JOB_OPTIONS,
+            *("--also", "--dry-run", "--minutes", "--no-write", "--seconds", "--starts"),
+        ]
+    ),
     "worker": sorted([*JOB_OPTIONS, "--index", "--of", "--token"]),
 }
 

@@ -217,6 +217,8 @@ class RunConfig(Part):
     """Drain and stop once this start and all before it have cost so much, at the prices below."""
     gpu_hour_price: float | None = Field(default=None, ge=0)
     """Price of one GPU for an hour, in your currency; without a GPU, of the machine."""
+    prices: str = ""
+    """TOML file of prices that forecasts take where `gpu_hour_price` is not set. Empty: rowmill's own table."""
     prompt_million_price: float | None = Field(default=None, ge=0)
     """What an endpoint asks for a million tokens of prompts; those from its cache are counted in full."""
     output_million_price: float | None = Field(default=None, ge=0)

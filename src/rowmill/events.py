@@ -163,6 +163,16 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Rows among `done` that an earlier process of this run had finished; left out of rates."""
     queues: dict[str, float] = {}
     """Rows waiting before each station, by its name; and what the engine counts of itself (`engine_...`)."""
+    work_done: float = 0.0
+    """Prompts and answers of the rows answered in this process, in tokens of a prompt: an answer's count three times."""
+    work_left: float = 0.0
+    """The same of the rows that are left, as far as can be said; 0 where it cannot."""
+    work_error: float = 0.0
+    """Standard error of that."""
+    hour_price: float = 0.0
+    """Of all GPUs for an hour."""
+    cost_left: float = 0.0
+    """What an endpoint will ask for the tokens that are left."""
     workers: int = 0
     """Workers that the numbers are sums over; 0 where there is one, which tells them itself."""
     cost: float = 0.0

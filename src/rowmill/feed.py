@@ -74,10 +74,15 @@ class Feed:
         """
         return max(1, min(2048, self.target_rows // 16))
 
-    def relimit(self, limits: Limits) -> None:
-        """Go by what the engine says of itself now that it is open."""
+    def relimit(self, limits: Limits, *, ahead_s: float | None = None) -> None:
+        """Go by what the engine says of itself now that it is open.
+
+        Args:
+            ahead_s: so long rows may wait before it from now on; None: as before.
+        """
         with self._changed:
             self._limits = limits
+            self._ahead_s = self._ahead_s if ahead_s is None else ahead_s
             self._changed.notify_all()
 
     def wait_room(self, rows: int, timeout_s: float) -> bool:

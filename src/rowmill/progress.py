@@ -13,10 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TextIO
 
 from rowmill.events import Forecast, Listener, Note, Planned, Progress, Summary
-from rowmill.shown.spans import duration
+from rowmill.forecast.steady import NORMAL, steady
+from rowmill.shown.spans import amount, duration
 from rowmill.telemetry import Sample
 
 LINE_EVERY_S = 10.0
@@ -24,6 +26,7 @@ LINE_EVERY_S = 10.0
 PACE_S = 60.0
 """Rates are those of the last minute: long enough to be steady, short enough to see a change."""
 TOP_ERRORS = 5
+HOUR_S = 3600.0
 MAX_SHOWN = 200
 
 Write = Callable[[str], None]
@@ -34,12 +37,18 @@ class Pace:
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int, int]] = deque([(0.0, 0, 0)])
+        self._work: deque[tuple[float, float]] = deque([(0.0, 0.0)])
 
     def add(self, event: Progress) -> None:
         """Take an event in."""
         tokens = event.prompt_tokens + event.output_tokens
         if event.seconds < self._seen[-1][0]:
-            self._seen.clear()  # the engine's start was taken off the time: begin anew
+            # The engine's start was taken off the time: begin anew.
+            self._seen.clear()
+            self._work.clear()
+        self._work.append((event.seconds, event.work_done))
+        while len(self._work) > 2 and event.seconds - self._work[1][0] >= PACE_S:
+            self._work.popleft()
         self._seen.append((event.seconds, event.done - event.resumed, tokens))
         while len(self._seen) > 2 and event.seconds - self._seen[1][0] >= PACE_S:
             self._seen.popleft()
@@ -51,6 +60,23 @@ class Pace:
         return (
             ((rows - rows0) / seconds, (tokens - tokens0) / seconds) if seconds > 0 else (0, 0)
         )
+
+    def left_s(self, event: Progress) -> tuple[float, float, float]:
+        """Seconds that what is left takes, and the ends of their 95% interval; zeros where that cannot be said."""
+        (start, before), (stop, after) = self._work[0], self._work[-1]
+        if not event.work_left or stop <= start or after <= before:
+            rows_s, _ = self.rates()
+            left = (event.total - event.done) / rows_s if rows_s else 0.0
+            return max(0.0, left), 0.0, 0.0
+        seconds = event.work_left * (stop - start) / (after - before)
+        steps = [
+            (moment, work - earlier) for (_, earlier), (moment, work) in pairwise(self._work)
+        ]
+        rate = steady(steps, start, stop)
+        if rate is None:
+            return seconds, 0.0, 0.0
+        share = (rate.share**2 + (NORMAL * event.work_error / event.work_left) ** 2) ** 0.5
+        return seconds, max(0.0, seconds * (1 - share)), seconds * (1 + share)
 
 
 def progress_line(event: Progress, pace: Pace, gpu_use: float | None = None) -> str:
@@ -65,8 +91,20 @@ def progress_line(event: Progress, pace: Pace, gpu_use: float | None = None) -> 
     if event.workers:
         parts.append(f"{event.workers:,} worker{'' if event.workers == 1 else 's'}")
     if rows_s > 0 and event.total > event.done:
-        parts.append(f"{duration((event.total - event.done) / rows_s)} left")
+        parts += _ahead(event, pace)
+    elif event.cost:
+        parts.append(f"cost {amount(event.cost)}")
     return ", ".join(parts)
+
+
+def _ahead(event: Progress, pace: Pace) -> Iterator[str]:
+    """What is left, by tokens, in time and money."""
+    left_s, low_s, high_s = pace.left_s(event)
+    between = f" ({duration(low_s)} to {duration(high_s)})" if high_s else ""
+    yield f"{duration(left_s)} left{between}"
+    if event.cost:
+        whole = event.cost + event.hour_price * left_s / HOUR_S + event.cost_left
+        yield f"cost {amount(event.cost)} of about {amount(whole)}"
 
 
 def _used(event: Progress, gpu_use: float | None) -> Iterator[str]:
@@ -76,8 +114,6 @@ def _used(event: Progress, gpu_use: float | None) -> Iterator[str]:
         yield f"cached {event.queues.get('engine_hit_rate', 0.0):.0%}"
     if gpu_use is not None:
         yield f"GPU {gpu_use:.0%}"
-    if event.cost:
-        yield f"cost {event.cost:,.2f}"
 
 
 def _gpu_use(sample: Sample) -> float | None:
@@ -105,7 +141,7 @@ def summary_lines(summary: Summary) -> list[str]:
     if s.forecast is not None and not s.stopped:
         lines.append(f"  {_forecast(s.forecast, s.seconds)}")
     if s.cost:
-        lines.append(f"  cost: {s.cost:,.2f} so far, at the prices of `[run]`")
+        lines.append(f"  cost: {amount(s.cost)} so far, at the prices of `[run]`")
     lines += [f"  {line}" for line in (*_work(s), *_verdict(s), *_retries(s), *_failures(s))]
     if s.results:
         more = f" and {len(s.results) - 1:,} more" if len(s.results) > 1 else ""
@@ -122,11 +158,15 @@ def summary_lines(summary: Summary) -> list[str]:
 
 def _forecast(said: Forecast, seconds: float) -> str:
     """What was said before, and what came of it."""
-    share = said.ideal_s / seconds if seconds else 0.0
-    return (
-        f"forecast: {duration(said.seconds)} ({duration(said.low_s)} to {duration(said.high_s)}) was said;"
-        f" {share:.0%} of the speed that no schedule can beat"
+    off = said.seconds / seconds - 1 if seconds else 0.0
+    told = (
+        f"forecast: {duration(said.seconds)} ({duration(said.low_s)} to {duration(said.high_s)}) was said,"
+        f" {abs(off):.0%} {'more' if off > 0 else 'less'} than it took"
     )
+    if not said.ideal_s:
+        return told
+    share = said.ideal_s / seconds if seconds else 0.0
+    return f"{told}; {share:.0%} of the speed that no schedule can beat"
 
 
 def _counts(s: Summary) -> str:

@@ -24,8 +24,9 @@ from rowmill.rows import Limits
 from rowmill.shown.spans import duration
 from rowmill.size import Budget, Gpu, ModelShape, read_shape
 from rowmill.size.fit import Fit, fit
-from rowmill.size.gpus import TABLE, gpu_named, gpus_seen
+from rowmill.size.gpus import TABLE, gpu_named, gpus_seen, kind_of
 from rowmill.size.pool import pool_tokens
+from rowmill.size.prices import read_prices
 from rowmill.size.shape import shape_of_gguf
 from rowmill.tokens.gguf_file import read_metadata
 
@@ -100,21 +101,58 @@ def limits_at(job: Job, limits: Limits, place: Place) -> Limits:
 
 
 def prospects(
-    job: Job, gathered: Gathered, limits: Limits, *, rows: int | None = None
+    job: Job,
+    gathered: Gathered,
+    limits: Limits,
+    *,
+    rows: int | None = None,
+    is_brief: bool = False,
 ) -> Iterator[Foretold]:
     """A forecast for each place; a model that does not fit has no seconds there.
 
     Args:
         rows: there are in all; None: those that were gathered.
+        is_brief: without the order of the input and the range that unknown lengths leave.
     """
-    shape = shape_of_model(job.engine)
-    if shape is None or not gathered.totals.rows:
+    if shape_of_model(job.engine) is None or not gathered.totals.rows:
         return
     places = places_of(job)
     for place in places:
-        fitted = _fit(job, shape, place, longest=gathered.high.longest_row)
-        setting = _setting(job, shape, place, fitted, limits)
-        yield foretell(gathered, setting, rows=rows, is_brief=len(places) > 1)
+        found = foretold_at(
+            job, gathered, limits, place, rows=rows, is_brief=is_brief or len(places) > 1
+        )
+        if found is not None:
+            yield found
+
+
+def foretold_at(
+    job: Job,
+    gathered: Gathered,
+    limits: Limits,
+    place: Place,
+    *,
+    rows: int | None = None,
+    is_brief: bool = True,
+) -> Foretold | None:
+    """The forecast for one place; None where the model's shape is not known."""
+    shape = shape_of_model(job.engine)
+    if shape is None or not gathered.totals.rows:
+        return None
+    fitted = _fit(job, shape, place, longest=gathered.high.longest_row)
+    setting = _setting(job, shape, place, fitted, limits)
+    return foretell(gathered, setting, rows=rows, is_brief=is_brief)
+
+
+def priced_at(job: Job, gpu: str) -> float:
+    """Price of one such GPU for an hour: the job's, else that of the table; 0 where neither says.
+
+    Raises:
+        ConfigError: the job's table cannot be read.
+    """
+    if job.run.gpu_hour_price is not None:
+        return job.run.gpu_hour_price
+    found = read_prices(job.run.prices).gpu.get(gpu)
+    return found.hour if found is not None else 0.0
 
 
 def advice(job: Job, gathered: Gathered, limits: Limits) -> Iterator[str]:
@@ -159,7 +197,7 @@ def _setting(job: Job, shape: ModelShape, place: Place, fitted: Fit, limits: Lim
         gpus=place.number,
         cores=_cores(place),
         shares_prefixes=limits.shares_prefixes,
-        gpu_hour=job.run.gpu_hour_price or 0.0,
+        gpu_hour=priced_at(job, kind_of(place.gpu.name, place.gpu.memory_bytes)),
     )
 
 

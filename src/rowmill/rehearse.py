@@ -38,6 +38,7 @@ from rowmill.prospect import advice, limits_at, places_of, prospects
 from rowmill.read import open_source
 from rowmill.rows import Outcome
 from rowmill.storage import open_storage
+from rowmill.weighing import Weighed, weigh
 
 Lengths = npt.NDArray[np.uint32]
 
@@ -68,6 +69,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     levers: list[Lever]
     forecasts: list[Foretold]
     """For the GPUs here or those named, else one of each kind; empty for engines without GPUs."""
+    weighed: Weighed
+    """Other profiles, other numbers of GPUs, endpoints: what they would take and cost."""
     advice: list[str]
     """Settings that cost time, by how much."""
     reasons: dict[str, str]
@@ -91,6 +94,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             yield f"control   {_count(self.control_rows, 'row')} with the model's control tokens in the data"
         yield from (f"plan      {lever.name}: {lever.reason}" for lever in self.levers)
         yield from forecast_lines(self.forecasts)
+        yield from self.weighed.lines()
         yield from (f"advice    {text}" for text in self.advice)
         yield from (f"setting   {name}: {why}" for name, why in self.reasons.items())
         yield from self._bad_lines()
@@ -107,11 +111,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
                 yield f"  {rows:,} x {kind}: {shape}"
 
 
-def check(job: Job, *, sample: int | None = None) -> Report:
+def check(job: Job, *, sample: int | None = None, deadline_h: float | None = None) -> Report:
     """Rehearse a job without an engine.
 
     Args:
         sample: read only the first so many rows.
+        deadline_h: hours in which it is wanted: how many GPUs that takes.
 
     Raises:
         ConfigError: the job or its input cannot be used at all.
@@ -131,7 +136,7 @@ def check(job: Job, *, sample: int | None = None) -> Report:
         # As a new run would see it, whatever lies at the output.
         opened = new_run(words, source, new_token())
         stations = stations_of(opened)
-        tally = _Tally(opened, is_forecast=bool(places))
+        tally = _Tally(opened, is_forecast=bool(places), deadline_h=deadline_h)
         far = Far(opened, stations) if opened.words.limits.shares_prefixes else None
         for valid in stations.validated(_all_tasks(opened)):
             if far is not None:
@@ -152,8 +157,8 @@ def _all_tasks(opened: Opened) -> Iterator[TaskRows]:
 class _Tally:
     """Sums over windows."""
 
-    def __init__(self, opened: Opened, *, is_forecast: bool) -> None:
-        self._places = opened.places
+    def __init__(self, opened: Opened, *, is_forecast: bool, deadline_h: float | None) -> None:
+        self._places, self._deadline_h = opened.places, deadline_h
         self._gathered = Gathered() if is_forecast else None
         self._rows = self._asked = self._tokens = 0
         self._bad: list[Outcome] = []
@@ -221,6 +226,7 @@ class _Tally:
             # Those of the order are decided once a window, before it is cut to pieces.
             levers=list(levers.values()),
             forecasts=forecasts,
+            weighed=self._weighed(opened),
             advice=self._advice(opened),
             reasons=opened.record.reasons,
             notes=[*opened.notes, *opened.words.measure.notes()],
@@ -232,6 +238,12 @@ class _Tally:
         if self._gathered is None:
             return []
         return list(prospects(opened.words.job, self._gathered, opened.words.limits))
+
+    def _weighed(self, opened: Opened) -> Weighed:
+        if self._gathered is None:
+            return Weighed()
+        words = opened.words
+        return weigh(words.job, self._gathered, words.limits, deadline_h=self._deadline_h)
 
     def _advice(self, opened: Opened) -> list[str]:
         if self._gathered is None:

@@ -18,7 +18,7 @@ from rowmill import errors
 from rowmill.bench.contenders import CONTENDERS, grouped, resident_of
 from rowmill.bench.records import Spec
 from rowmill.bench.rounds import Plan
-from rowmill.bench.workloads import SHAPES
+from rowmill.bench.workloads import NUMBERED, SHAPES
 
 MEMORY = "gpu_memory_utilization"
 ALL_SHARES = 0.9
@@ -141,6 +141,7 @@ def _workloads(asked: Asked) -> list[Workload]:
 def _workload(text: str) -> Workload:
     """NAME[:ROWS[:ROUNDS]]; what is no number that can be is left in the name, which then is unknown."""
     name, *numbers = text.split(":")
+    name = NUMBERED.get(name.lower(), name)
     if len(numbers) > 2 or not all(part.isascii() and part.isdigit() for part in numbers):
         return Workload(text)
     counts = [int(part) for part in numbers]

@@ -38,6 +38,8 @@ class Lengths(msgspec.Struct, frozen=True):
     """Number of the beginning of each row; empty: there is none."""
     own: list[int]
     answers: list[int]
+    parts_of: list[list[int]] = []
+    """In place of `beginning_of`: numbers of the shared parts that each row begins with, in their order."""
 
 
 def prefixes(draw: Draw, rows: int) -> Lengths:
@@ -100,6 +102,82 @@ def blend(draw: Draw, rows: int) -> Lengths:
     return Lengths([], [], own.tolist(), answers.tolist())
 
 
+def one_prompt(draw: Draw, rows: int) -> Lengths:
+    """One beginning of 200 for all, own parts of 100 to 500, answers of 150."""
+    return Lengths([200], [0] * rows, draw.integers(100, 501, rows).tolist(), [150] * rows)
+
+
+def long_tailed(draw: Draw, rows: int) -> Lengths:
+    """Prompts of 300, answers log-normal with a median of 200, at most 8,192."""
+    found = np.clip(np.rint(draw.lognormal(np.log(200), 1.2, rows)), MIN_TOKENS, 8192)
+    return Lengths([], [], [300] * rows, found.astype(int).tolist())
+
+
+COLUMNS = ((5, 3), (50, 10), (500, 150))
+"""Different values, and tokens of each."""
+
+
+def relational(draw: Draw, rows: int) -> Lengths:
+    """Rows of a table: columns of 5, 50 and 500 values of 3, 10 and 150 tokens, one of 80 that is nobody else's; answers of 2."""
+    shared: list[int] = []
+    parts: list[list[int]] = [[] for _ in range(rows)]
+    for most, tokens in COLUMNS:
+        values = min(most, rows)
+        which = draw.integers(0, values, rows) + len(shared)
+        shared += [tokens] * values
+        for row, number in zip(parts, which.tolist(), strict=True):
+            row.append(number)
+    return Lengths(shared, [], [80] * rows, [2] * rows, parts)
+
+
+CHUNKS, CHUNK_TOKENS, CHUNKS_A_ROW, ZIPF = 2000, 256, 4, 1.1
+
+
+def retrieved(draw: Draw, rows: int) -> Lengths:
+    """Four of 2,000 chunks of 256 in any order, some far more often (fewer for few rows); a question of 40, answers of 100."""
+    number_of_chunks = max(2 * CHUNKS_A_ROW, min(CHUNKS, rows // 2))
+    weights = 1.0 / np.arange(1, number_of_chunks + 1) ** ZIPF
+    cumulative = np.cumsum(weights / weights.sum())
+    parts = []
+    for _ in range(rows):
+        found: list[int] = []
+        while len(found) < CHUNKS_A_ROW:
+            number = min(int(np.searchsorted(cumulative, draw.random())), number_of_chunks - 1)
+            if number not in found:
+                found.append(number)
+        parts.append(found)
+    return Lengths([CHUNK_TOKENS] * number_of_chunks, [], [40] * rows, [100] * rows, parts)
+
+
+SAMPLES = 16
+
+
+def samples(draw: Draw, rows: int) -> Lengths:
+    """Each prompt of 300 sixteen times, but for its last tokens; answers of 512."""
+    which = np.arange(rows) // SAMPLES
+    draw.shuffle(which)
+    return Lengths([296] * (-(-rows // SAMPLES)), which.tolist(), [4] * rows, [512] * rows)
+
+
+def tenants(draw: Draw, rows: int) -> Lengths:
+    """A quarter each of `one_prompt`, `documents`, `tail` and `few_shot`, one behind the other."""
+    quarter = rows // 4
+    sizes = (quarter, quarter, quarter, rows - 3 * quarter)
+    some = [
+        shape(draw, size)
+        for shape, size in zip((one_prompt, documents, tail, few_shot), sizes, strict=True)
+    ]
+    shared: list[int] = []
+    parts: list[list[int]] = []
+    for one in some:
+        begun = [[which + len(shared)] for which in one.beginning_of]
+        parts += begun or [[] for _ in one.own]
+        shared += one.shared
+    own = [tokens for one in some for tokens in one.own]
+    answers = [tokens for one in some for tokens in one.answers]
+    return Lengths(shared, [], own, answers, parts)
+
+
 SHAPES: dict[str, tuple[Callable[[Draw, int], Lengths], int]] = {
     "prefixes": (prefixes, 4000),
     "short": (short, 16_000),
@@ -110,8 +188,29 @@ SHAPES: dict[str, tuple[Callable[[Draw, int], Lengths], int]] = {
     "documents": (documents, 6400),
     "few_shot": (few_shot, 14_042),
     "blend": (blend, 8000),
+    "one_prompt": (one_prompt, 4000),
+    "long_tailed": (long_tailed, 5000),
+    "relational": (relational, 10_000),
+    "retrieved": (retrieved, 4000),
+    "samples": (samples, 8000),
+    "tenants": (tenants, 8000),
 }
 """Name -> lengths, and how many rows where nobody says."""
+
+NUMBERED = {
+    "w0": "control",
+    "w1": "one_prompt",
+    "w2": "tail",
+    "w2b": "long_tailed",
+    "w3": "documents",
+    "w4": "few_shot",
+    "w5": "relational",
+    "w6": "blend",
+    "w7": "retrieved",
+    "w8": "samples",
+    "w9": "tenants",
+}
+"""Short names of those that go together."""
 
 
 def write_workload(
@@ -151,6 +250,12 @@ def _texts(lengths: Lengths, own: list[int], words: Words, draw: Draw) -> list[s
     # What the model puts around a text counts as part of it.
     if not lengths.shared:
         return [some(count - words.extra) for count in own]
+    if lengths.parts_of:
+        shared = [some(count) for count in lengths.shared]
+        return [
+            " ".join([*(shared[which] for which in parts), some(count - words.extra)])
+            for parts, count in zip(lengths.parts_of, own, strict=True)
+        ]
     beginnings = [some(count - words.extra) for count in lengths.shared]
     return [
         f"{beginnings[which]} {some(count)}"
@@ -162,7 +267,7 @@ def _cut(lengths: Lengths, extra: int, context: int) -> tuple[list[int], list[in
     """Own parts and answers that fit into the context; an answer gives way first, to half of what is free."""
     if not context:
         return lengths.own, lengths.answers
-    longest = max(lengths.shared, default=0)
+    longest = max(_begun(lengths), default=0)
     if context - longest - extra < 2 * MIN_TOKENS:
         reason = (
             f"the model takes {context} tokens and rows share {longest}; take another workload"
@@ -178,6 +283,8 @@ def _cut(lengths: Lengths, extra: int, context: int) -> tuple[list[int], list[in
 
 def _begun(lengths: Lengths) -> list[int]:
     """Tokens of each row's shared beginning."""
+    if lengths.parts_of:
+        return [sum(lengths.shared[which] for which in parts) for parts in lengths.parts_of]
     if not lengths.beginning_of:
         return [0] * len(lengths.own)
     return [lengths.shared[which] for which in lengths.beginning_of]

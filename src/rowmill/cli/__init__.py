@@ -15,6 +15,7 @@ from rowmill.cli.front import Front
 from rowmill.cli.k8s import k8s
 from rowmill.cli.look import doctor, export, status, trace
 from rowmill.cli.slot import worker
+from rowmill.cli.tune import tune
 from rowmill.cli.voice import say
 from rowmill.cli.work import check, retry, run
 
@@ -55,6 +56,7 @@ for command in (
     run_batch,
     status,
     trace,
+    tune,
     worker,
 ):
     main.add_command(command)

@@ -30,8 +30,9 @@ _WHAT = (
         metavar="NAME[:ROWS[:ROUNDS]],...",
         default="mixed",
         show_default=True,
-        help="Shape of prompts and answers: `prefixes`, `short`, `mixed`, `system`, `control`, `tail`,"
-        " `documents`, `few_shot`, `blend`. Engines stay open over several.",
+        help="Shape of prompts and answers: `prefixes`, `short`, `mixed`, `system`, or `w0` to `w9` and `w2b`:"
+        " `control`, `one_prompt`, `tail`, `documents`, `few_shot`, `relational`, `blend`, `retrieved`, `samples`,"
+        " `tenants`, `long_tailed`. Engines stay open over several.",
     ),
     click.option("--model", default="", metavar="DIR", help="Folder of the model."),
     click.option(
@@ -44,7 +45,7 @@ _WHAT = (
         "--engine",
         default="vllm",
         show_default=True,
-        help="Engine of rowmill: `vllm`, `echo`.",
+        help="Engine of rowmill: `vllm`, `echo`; with `--vary` any, and several by commas.",
     ),
     click.option(
         "--contender",
@@ -67,6 +68,36 @@ _WHAT = (
         type=click.Choice(("also", "only")),
         metavar="[only]",
         help="A second table with everybody's own defaults; `only`: in place of the first.",
+    ),
+)
+_SWEEP = (
+    click.option(
+        "--vary",
+        multiple=True,
+        metavar="KEY=A,B,...",
+        help="In place of contenders, a table of rowmill's engine at each of these settings. Repeatable: all combinations.",
+    ),
+    click.option("--source", default="", metavar="FILE", help="With `--vary`: rows of yours."),
+    click.option(
+        "--prompt", default="", metavar="TEXT", help="Prompt with `{column}` for these."
+    ),
+    click.option("--max-tokens", type=SOME, metavar="N", help="Longest answer of these."),
+    click.option(
+        "--seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        default=60.0,
+        show_default=True,
+        metavar="S",
+        help="With `--vary`: run a setting so long at most; less where its rate is known to 5 %.",
+    ),
+    click.option(
+        "--gpu-hour",
+        type=click.FloatRange(min=0),
+        metavar="PRICE",
+        help="With `--vary`: price of one GPU for an hour, or of the machine.",
+    ),
+    click.option(
+        "--into", metavar="FILE", help="Append the tables to a page, as benchmarks/RESULTS.md."
     ),
 )
 _HOW_LONG = (
@@ -113,7 +144,7 @@ _WHERE = (
 
 def bench_options(command: Any) -> Any:
     """What `bench` takes."""
-    for part in reversed((*_WHAT, *_HOW_LONG, *_WHERE)):
+    for part in reversed((*_WHAT, *_SWEEP, *_HOW_LONG, *_WHERE)):
         command = part(command)
     return command
 
@@ -125,9 +156,11 @@ def bench(
     folder: str | None,
     gpu: str | None,
     max_seconds: float | None,
+    into: str | None,
+    vary: tuple[str, ...],
     **flags: Any,
 ) -> int:
-    """Compare rowmill with other ways to run a model over a file, on this machine.
+    """Compare rowmill with other ways to run a model over a file, on this machine; or engine settings with each other.
 
     Every contender answers the same generated files, in interleaved rounds, with its engine open before. Ratios are
     medians of pairs within rounds; above 1 is faster.
@@ -142,6 +175,10 @@ def bench(
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     here = machine(__version__)
+    if vary or flags["source"]:
+        return _sweep(target, into, here, vary, flags)
+    for name in SWEEP_ONLY:
+        flags.pop(name)
     with _place(folder) as place:
         plans = plans_of(Asked(**{**flags, "defaults": flags["defaults"] or ""}), place)
         done = measure_all(
@@ -151,12 +188,56 @@ def bench(
             max_seconds=max_seconds,
             keep=lambda some: _keep(target, here, some),
         )
-    for found in done:
+    tables = [markdown(found, here) for found in done]
+    _append(into, tables)
+    for table in tables:
         if not wants_json():
-            out(f"{markdown(found, here)}\n")
+            out(f"{table}\n")
     if wants_json():
         out_json(_record(here, done))
     return 0 if all(any(not run.invalid for run in one.runs) for one in done) else UNMEASURED
+
+
+SWEEP_ONLY = ("source", "prompt", "max_tokens", "seconds", "gpu_hour")
+
+
+def _sweep(
+    target: str | None,
+    into: str | None,
+    here: dict[str, str],
+    vary: tuple[str, ...],
+    flags: dict[str, Any],
+) -> int:
+    """A table of settings."""
+    from rowmill.bench.sweeps import SweepAsked, markdown, swept
+    from rowmill.cli.shown import plain
+
+    names = (*SWEEP_ONLY, "model", "tokenizer", "workload", "sets", "rows", "seed")
+    engines = tuple(one.strip() for one in flags["engine"].split(",") if one.strip())
+    asked = SweepAsked(engines=engines, vary=vary, **{name: flags[name] for name in names})
+    found = swept(asked, tell=say)
+    command = shlex.join(["rowmill", *sys.argv[1:]])
+    tables = [markdown(one, here, command) for one in found]
+    _append(into, tables)
+    record = {"command": command, **here, "tables": [plain(one) for one in found]}
+    _write(target, record)
+    if wants_json():
+        out_json(record)
+    else:
+        for table in tables:
+            out(f"{table}\n")
+    return (
+        0 if all(any(row.point.measured for row in one.rows) for one in found) else UNMEASURED
+    )
+
+
+def _append(into: str | None, tables: list[str]) -> None:
+    """Put tables behind what a page says already."""
+    from pathlib import Path
+
+    if into is not None:
+        with Path(into).open("a", encoding="utf-8") as file:
+            file.writelines(f"\n{table}\n" for table in tables)
 
 
 @contextlib.contextmanager
@@ -175,6 +256,10 @@ def _place(folder: str | None) -> Iterator[Path]:
 
 def _keep(target: str | None, here: dict[str, str], done: list[Measured]) -> None:
     """Write all numbers, so that one who is killed after this loses nothing."""
+    _write(target, _record(here, done))
+
+
+def _write(target: str | None, record: dict[str, Any]) -> None:
     import json
     from pathlib import Path
 
@@ -183,7 +268,7 @@ def _keep(target: str | None, here: dict[str, str], done: list[Measured]) -> Non
     path = Path(target)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.new")
-    draft.write_text(json.dumps(_record(here, done), indent=1), "utf-8")
+    draft.write_text(json.dumps(record, indent=1), "utf-8")
     draft.replace(path)
 
 

@@ -30,6 +30,7 @@ FLAGS = {
     "engine": "engine.name",
     "url": "engine.url",
     "limit": "run.limit",
+    "gpu_hour": "run.gpu_hour_price",
     "gpu": "plan.gpu",
     "executor": "run.executor",
     "address": "ray.address",
@@ -57,6 +58,12 @@ def job_options(command: Any) -> Any:
         click.option("--url", help="OpenAI-compatible endpoint; makes `http` the engine."),
         click.option(
             "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N rows."
+        ),
+        click.option(
+            "--gpu-hour",
+            type=click.FloatRange(min=0),
+            metavar="PRICE",
+            help="Price of one GPU for an hour; without a GPU, of the machine.",
         ),
         any_setting_option,
         json_option,
@@ -180,6 +187,12 @@ def _without_run(file: str) -> str:
     help="GPU to forecast for, as `H200` or `2xL4`.  [default: those here]",
 )
 @click.option(
+    "--deadline",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="HOURS",
+    help="Tell how many GPUs it takes to be done by then.",
+)
+@click.option(
     "--fix",
     metavar="FOLDER",
     help="Write a mended copy of the files there and check that; INPUT stays as it is.",
@@ -187,6 +200,7 @@ def _without_run(file: str) -> str:
 def check(
     inputs: tuple[str, ...],
     sample: int | None,
+    deadline: float | None,
     fix: str | None,
     sets: tuple[str, ...],
     **flags: Any,
@@ -201,7 +215,7 @@ def check(
 
     from rowmill.rehearse import check as rehearse
 
-    report = rehearse(job, sample=sample)
+    report = rehearse(job, sample=sample, deadline_h=deadline)
     if wants_json():
         out_json(plain(report))
     else:
@@ -229,7 +243,7 @@ def run_command(
     words = ["rowmill", "run", *(name for name in inputs if name.endswith(".toml")), folder]
     for name, value in flags.items():
         if value is not None and name != "gpu":
-            words += [f"--{name}", str(value)]
+            words += [f"--{name.replace('_', '-')}", str(value)]
     for value in sets:
         words += ["--set", value]
     told = shlex.join(words)

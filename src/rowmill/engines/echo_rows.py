@@ -37,7 +37,7 @@ class EchoRows:
 
     def __init__(self, engine: EngineConfig, options: EchoOptions) -> None:
         self._decode = _numbers if options.answer == "numbers" else _open_decode(engine)
-        self._faults = options.faults
+        self._faults, self._longer = options.faults, options.longer
         self._dimensions = options.dimensions if engine.embed is not None else 0
         self._seats = engine.seats or 0
         is_counting = any(fault.action in ENDS and fault.times for fault in options.faults)
@@ -96,7 +96,8 @@ class EchoRows:
             fault = self._fault_of(ids) if self._faults else None
             if fault and fault.action == "hang":
                 continue
-            row = _Row(prompts.keys[i], ids, prompts.max_tokens[i], seconds)
+            times = self._times_of(ids) if self._longer else 1
+            row = _Row(prompts.keys[i], ids, prompts.max_tokens[i], seconds, times)
             sampling = prompts.samplings[prompts.sampling_of[i]]
             outcomes.append(self._outcome(row, sampling, fault))
         return outcomes
@@ -106,6 +107,10 @@ class EchoRows:
         return next(
             (f for f in self._faults if f.contains in text and f.action not in ENDS), None
         )
+
+    def _times_of(self, ids: Ids) -> int:
+        text = self._decode(ids)
+        return next((one.times for one in self._longer if one.contains in text), 1)
 
     def _outcome(self, row: _Row, sampling: Sampling, fault: Fault | None) -> Outcome:
         if fault and fault.action == "error":
@@ -164,12 +169,16 @@ class _Row(msgspec.Struct):
     ids: Ids
     max_tokens: int
     seconds: float
+    times: int = 1
 
     @property
     def tail(self) -> Ids:
         """The tokens that are the answer."""
         count = min(self.max_tokens or len(self.ids), len(self.ids))
-        return self.ids[len(self.ids) - count :]
+        once = self.ids[len(self.ids) - count :]
+        if self.times == 1:
+            return once
+        return np.tile(once, self.times)[: self.max_tokens or None]
 
     def failed(self, error: errors.RowError, attempts: int) -> Outcome:
         """The outcome of a row that gets no answer."""

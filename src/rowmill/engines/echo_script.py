@@ -39,6 +39,17 @@ class Fault(BaseModel):
     """Only where the engine has more seats than this."""
 
 
+class Longer(BaseModel):
+    """Rows whose prompt contains a text answer with more tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    contains: str
+    """Text in the prompt."""
+    times: int = Field(gt=0)
+    """The answer is said so often, up to `max_tokens`."""
+
+
 class EchoOptions(Options):
     """Settings of engine `echo`."""
 
@@ -48,6 +59,8 @@ class EchoOptions(Options):
     """Seconds that a row takes; rows in seats take them at the same time."""
     faults: tuple[Fault, ...] = ()
     """Rows that fail, first match wins."""
+    longer: tuple[Longer, ...] = ()
+    """Rows whose answers are longer than what the prompt says, first match wins: to try what a run makes of that."""
     answer: Literal["text", "numbers"] = "text"
     """The last tokens as text, or as their numbers, for which no tokenizer is opened: to measure everything else."""
     start_s: float = Field(default=0.0, ge=0)
@@ -64,15 +77,15 @@ class EchoOptions(Options):
         if not self.log and any(f.action in ENDS and f.times for f in self.faults):
             msg = "a fault that ends the process and has `times` needs `log`, where starts are counted"
             raise ValueError(msg)
-        if self.faults and self.answer == "numbers":
-            msg = 'faults look at texts: they need `answer = "text"`'
+        if (self.faults or self.longer) and self.answer == "numbers":
+            msg = '`faults` and `longer` look at texts: they need `answer = "text"`'
             raise ValueError(msg)
         return self
 
     @property
     def is_plain(self) -> bool:
         """True where nothing is to be done but to answer."""
-        return not (self.log or self.delay_s or self.faults)
+        return not (self.log or self.delay_s or self.faults or self.longer)
 
 
 class StartLog:

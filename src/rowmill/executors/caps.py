@@ -14,6 +14,7 @@ import msgspec
 
 from rowmill import rundir
 from rowmill.config import RunConfig
+from rowmill.executors.money import Money
 from rowmill.executors.stopping import Stop
 from rowmill.journal import Counts
 from rowmill.storage import LocalStorage, Storage
@@ -64,6 +65,17 @@ class Caps:
         tokens = self._prompt_tokens * (config.prompt_million_price or 0.0)
         tokens += self._output_tokens * (config.output_million_price or 0.0)
         return hours * self.gpus * (config.gpu_hour_price or 0.0) + tokens / MILLION
+
+    @property
+    def money(self) -> Money:
+        """What it costs, and will."""
+        config = self._config
+        return Money(
+            self.cost,
+            self.gpus * (config.gpu_hour_price or 0.0),
+            config.prompt_million_price or 0.0,
+            config.output_million_price or 0.0,
+        )
 
     def check(self, counts: Counts, *, rejected: int, entered: int) -> None:
         """Look at all of them.

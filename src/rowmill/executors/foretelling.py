@@ -1,7 +1,7 @@
 """What a run will take, said once its first rows are planned, and held against what it took.
 
-Promises: nothing is looked at beyond the first rows, and nothing where the engine has no GPU here and none is named;
-where an engine takes long to start, it is done by then.
+Promises: nothing is looked at beyond the first rows, and nothing where the engine has no GPU here and none is named, unless
+a probe was made; where an engine takes long to start, it is done by then.
 Knows nothing of: how rows are asked.
 """
 
@@ -14,7 +14,8 @@ from rowmill.config import Job
 from rowmill.events import Forecast
 from rowmill.forecast.foretold import Foretold
 from rowmill.forecast.gathered import Gathered
-from rowmill.forecast.words import brief_lines
+from rowmill.forecast.probe import Estimate, Probe
+from rowmill.forecast.words import brief_lines, estimate_words
 from rowmill.pipeline import Stations
 from rowmill.prospect import places_of, prospects
 
@@ -26,9 +27,21 @@ TICK_S = 0.1
 class Foretelling:
     """The forecast of one start."""
 
-    def __init__(self, job: Job, stations: Stations, *, is_wanted: bool = True) -> None:
-        """Have the stations keep the first rows, where there is something to forecast for."""
-        self._job, self._stations = job, stations
+    def __init__(
+        self,
+        job: Job,
+        stations: Stations,
+        *,
+        is_wanted: bool = True,
+        probe: Probe | None = None,
+    ) -> None:
+        """Have the stations keep the first rows, where there is something to forecast for.
+
+        Args:
+            probe: what was measured on rows of the run: it comes before what is computed.
+        """
+        self._job, self._stations, self._probe = job, stations, probe
+        self._rows = 0
         self._found: Foretold | None = None
         self._thread: threading.Thread | None = None
         places = places_of(job) if is_wanted else []
@@ -53,7 +66,14 @@ class Foretelling:
         elif rows:
             self._look(rows)
         self._stations.gathered = None
-        return list(brief_lines(self._found)) if self._found is not None else []
+        self._rows = rows
+        computed = list(brief_lines(self._found)) if self._found is not None else []
+        measured = self._measured()
+        return (
+            computed
+            if measured is None
+            else [f"measured: {estimate_words(measured)}", *computed]
+        )
 
     def _wait_and_look(self, rows: int) -> None:
         while (gathered := self._stations.gathered) is not None and gathered.is_open:
@@ -68,9 +88,20 @@ class Foretelling:
             found = prospects(self._job, gathered, self._stations.limits, rows=rows)
             self._found = next(found, None)
 
+    def _measured(self) -> Estimate | None:
+        """By the probe, for the rows that this start is left with."""
+        probe = self._probe
+        if probe is None or not self._rows or not probe.rows:
+            return None
+        return probe.estimate(self._rows / probe.rows)
+
     def said(self) -> Forecast | None:
         """What was said, in seconds; None where nothing was."""
-        found = self._found
-        if found is None or not found.fit.parallel:
+        found, measured = self._found, self._measured()
+        is_computed = found is not None and bool(found.fit.parallel)
+        if measured is not None:
+            ideal_s = found.bounds.ideal_s if found is not None and is_computed else 0.0
+            return Forecast(measured.seconds, measured.low_s, measured.high_s, ideal_s)
+        if found is None or not is_computed:
             return None
         return Forecast(found.seconds, found.low_s, found.high_s, found.bounds.ideal_s)

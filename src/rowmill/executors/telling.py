@@ -22,15 +22,18 @@ from rowmill.eventlog import EventLog
 from rowmill.events import Began, EngineReady, Listener, Note, Progress, Verdict
 from rowmill.executors.asking import Asking
 from rowmill.executors.claims import Claims
+from rowmill.executors.money import Money
 from rowmill.executors.reasons import versions
 from rowmill.feed import Feed
 from rowmill.flow import Buffer, Clock
+from rowmill.forecast.left import Work
 from rowmill.journal import Counts
 from rowmill.opentasks import OpenTasks
 from rowmill.pipeline import Stations, Valid, Window
 from rowmill.storage import Storage
 from rowmill.telemetry import Sample, Sampler, Stage, cores, memory_bytes
 
+NO_WORK, NO_MONEY = Work(), Money()
 MOMENT_S = 1.0
 """So often listeners are told how far a run is, and its stations are looked at."""
 
@@ -214,7 +217,10 @@ class Teller:
     def _sample(self, progress: Progress, stand: Stand) -> None:
         counts = {
             name: getattr(progress, name)
-            for name in ("total", "resumed", "done", "ok", "failed")
+            for name in (
+                *("total", "resumed", "done", "ok", "failed"),
+                *("work_done", "work_left", "cost", "hour_price", "cost_left"),
+            )
         }
         seconds = round(progress.seconds, 3)
         sample = self._sampler.take({**stand.sums(), **counts, "seconds": seconds})
@@ -274,7 +280,8 @@ def progress_event(
     total: int,
     seconds: float,
     queues: dict[str, float],
-    cost: float = 0.0,
+    work: Work = NO_WORK,
+    money: Money = NO_MONEY,
 ) -> Progress:
     """How far the run is.
 
@@ -282,6 +289,8 @@ def progress_event(
         resumed: of outcomes that earlier starts wrote.
         new: of those of this start.
         queues: what waits before each station; `in_flight` is what the engine holds.
+        work: what is left, by tokens.
+        money: what it cost so far.
     """
     return Progress(
         done=resumed.done + new.done,
@@ -294,7 +303,12 @@ def progress_event(
         seconds=seconds,
         resumed=resumed.done,
         queues=queues,
-        cost=cost,
+        work_done=round(work.done),
+        work_left=round(work.left),
+        work_error=round(work.error),
+        cost=round(money.so_far, 6),
+        hour_price=money.an_hour,
+        cost_left=round(money.of_tokens(work.prompt_tokens, work.output_tokens), 6),
     )
 
 

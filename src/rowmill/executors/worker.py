@@ -24,6 +24,8 @@ from rowmill.executors.claims import Claims
 from rowmill.executors.first_rows import FirstRows
 from rowmill.executors.foretelling import Foretelling
 from rowmill.executors.opening import Opened, check_input, planned_event, start_run, stations_of
+from rowmill.executors.pacing import Pacing
+from rowmill.executors.probing import read_probe
 from rowmill.executors.profiles import feed_of
 from rowmill.executors.slots import ALONE, Slot
 from rowmill.executors.stopping import Stop
@@ -76,7 +78,10 @@ class Worker:
         self.tasks = OpenTasks(opened.places, name)
         self._leases = Leases(storage, worker=name, token=token, lease_s=job.run.lease_s)
         self._stations = stations_of(opened)
-        self.foretelling = Foretelling(job, self._stations, is_wanted=warm is None)
+        self._pacing = Pacing(opened, probe=read_probe(storage), tell=self.teller.note)
+        self.foretelling = Foretelling(
+            job, self._stations, is_wanted=warm is None, probe=self._pacing.probe
+        )
         self._feed = feed_of(job, opened.words.limits)
         starts_slowly = opened.words.limits.starts_slowly
         self._valid: Buffer[Valid] = Buffer(LOOKAHEAD_BYTES if starts_slowly else VALID_BYTES)
@@ -85,7 +90,7 @@ class Worker:
             job,
             storage,
             self._feed,
-            put=self.tasks.put,
+            put=self._pacing.through(self.tasks.put),
             care=self._care(),
             warm=warm,
         )
@@ -105,9 +110,8 @@ class Worker:
         self.seconds = 0.0
         self._entered = self._rejected = 0
         """Rows of windows handed over so far, and those of them that fell out before the engine."""
-        self._is_checked = False
-        """Whether the first rows are: until then so many tasks are claimed as hold them."""
-        self._is_over = False
+        self._is_checked = self._is_over = False
+        """Whether the first rows are: until then so many tasks are claimed as hold them. And whether all is."""
 
     def work(self) -> None:
         """Answer all rows that can be claimed; returns after the last commit, or a stop.
@@ -279,6 +283,7 @@ class Worker:
         if window.lot is not None:
             self.tasks.await_rows(window.lot, window.keys())
         self.tasks.await_copies(window.plan)
+        self._pacing.enter(window)
         self._entered += window.num_rows
         if window.rejects:
             self.tasks.put(pack(window.rejects))
@@ -382,7 +387,8 @@ class Worker:
             self.tasks.counts,
             total=self.total,
             seconds=time.monotonic() - self._began - self.engine_start_s,
-            cost=self.cost,
+            work=self._pacing.work(self.total - self._resumed.done),
+            money=self._caps.money,
             queues=queues(
                 self._feed,
                 self._asking.gauges,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rowmill.forecast.foretold import Foretold
-from rowmill.shown.spans import duration
+from rowmill.forecast.probe import Estimate
+from rowmill.shown.spans import amount, duration
 
 LEAST_GAIN = 0.02
 
@@ -58,7 +59,7 @@ def _in_full(one: Foretold) -> Iterator[str]:
 
 
 def _time(one: Foretold) -> str:
-    price = f", costs {one.price:,.2f}" if one.price else ""
+    price = f", costs {amount(one.price)}" if one.price else ""
     return (
         f"{duration(one.seconds)} ({duration(one.low_s)} to {duration(one.high_s)}) on"
         f" {one.gpus} x {one.fit.gpu}, {one.gpu_hours:.3g} GPU hours{price}"
@@ -90,3 +91,20 @@ def _gain(one: Foretold) -> str:
     if gain < LEAST_GAIN:
         return "no gain here: the order of the input takes as long"
     return f"the planned one is {gain:.0%} faster than that of the input ({duration(one.file_seconds)})"
+
+
+def estimate_words(found: Estimate, *, about: str = "") -> str:
+    """What a probe foretells.
+
+    Args:
+        about: where prices are from.
+    """
+    start = f" and {duration(found.start_s)} to start the engine" if found.start_s >= 1 else ""
+    cost = ""
+    if found.cost:
+        told = f"; {about}" if about else ""
+        cost = f", costs {amount(found.cost)} ({amount(found.low_cost)} to {amount(found.high_cost)}{told})"
+    return (
+        f"{duration(found.seconds)} ({duration(found.low_s)} to {duration(found.high_s)}){start},"
+        f" {found.gpu_hours:.3g} GPU hours{cost}"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 
@@ -13,8 +14,11 @@ from rowmill.leases import current_note
 from rowmill.leases.note import is_gone
 from rowmill.report.run import View, open_view
 from rowmill.report.verdicts import verdict_of
+from rowmill.shown.spans import amount, duration
+from rowmill.telemetry import Sample
 
 MAX_ERRORS = 5
+HOUR_S = 3600.0
 TAIL_BYTES = 2**16
 """Enough for the last events of a worker: its last sample is among them, however many tasks ended since."""
 
@@ -42,6 +46,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     committed_tasks: int
     results: list[str]
     errors: list[tuple[str, str, int]]
+    left_s: float = 0.0
+    """Seconds that what is left takes, by tokens and at the rate of the last minutes; 0 where that cannot be said."""
+    cost: float = 0.0
+    """So far, at the prices of `[run]`."""
+    whole_cost: float = 0.0
+    """What it will have cost at the end, about."""
     verdict: Verdict | None = None
     """What it waits for most, by what its workers wrote down."""
 
@@ -58,6 +68,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
             f"tokens  {self.prompt_tokens:,} in ({self.cached_tokens:,} from cache),"
             f" {self.output_tokens:,} out"
         )
+        if self.left_s:
+            yield f"left    {duration(self.left_s)}"
+        if self.cost:
+            more = f" of about {amount(self.whole_cost)}" if self.whole_cost else ""
+            yield f"cost    {amount(self.cost)}{more}"
         yield f"tasks   {self.committed_tasks:,} of {self.tasks:,} committed"
         if self.verdict is not None and self.verdict.station:
             yield f"{'fine' if self.verdict.is_well else 'slow'}    {self.verdict.line()}"
@@ -82,6 +97,7 @@ def status(output: str) -> Status:
     is_whole = len(view.commits) == view.cut.num_tasks
     is_done = is_whole and view.storage.size(rundir.DONE) is not None
     owner = "" if is_done else _living_owner(view)
+    left_s, cost, whole_cost = _ahead(view, is_running=bool(owner))
     return Status(
         output=output,
         state=_state(view, is_done=is_done, owner=owner),
@@ -100,6 +116,9 @@ def status(output: str) -> Status:
         committed_tasks=len(view.commits),
         results=view.storage.list(rundir.RESULTS),
         errors=counts.top_errors(MAX_ERRORS),
+        left_s=left_s,
+        cost=cost,
+        whole_cost=whole_cost,
         verdict=verdict_of(view.storage),
     )
 
@@ -116,6 +135,35 @@ def _living_owner(view: View) -> str:
     note = current_note(view.storage)
     alive = [m for m in note.members if not is_gone(m)] if note is not None else []
     return f"process {alive[0].pid} on {alive[0].host}" if alive else ""
+
+
+def _ahead(view: View, *, is_running: bool) -> tuple[float, float, float]:
+    """(seconds left, cost so far, cost at the end) as the worker that told last has it; of several at once none knows."""
+    told = [_last_samples(view, name) for name in view.storage.list(rundir.EVENTS)]
+    told = [samples for samples in told if samples]
+    if not told:
+        return 0.0, 0.0, 0.0
+    # Each start counts what earlier ones cost and did: the one that has most is the last.
+    samples = max(told, key=lambda some: (some[-1].cost, some[-1].done))
+    first, last = samples[0], samples[-1]
+    seconds, done = last.seconds - first.seconds, last.work_done - first.work_done
+    if not is_running or done <= 0 or seconds <= 0:
+        return 0.0, last.cost, 0.0
+    left_s = last.work_left * seconds / done
+    whole = last.cost + last.hour_price * left_s / HOUR_S + last.cost_left if last.cost else 0.0
+    return left_s, last.cost, whole
+
+
+def _last_samples(view: View, name: str) -> list[Sample]:
+    """The last samples of a worker; none where its words do not reach so far."""
+    size = view.storage.size(name) or 0
+    tail = view.storage.read_range(name, max(0, size - TAIL_BYTES), size)
+    found = []
+    for line in tail.splitlines():
+        with contextlib.suppress(msgspec.DecodeError):  # cut at its begin or its end
+            if b'"event":"sample"' in line:
+                found.append(msgspec.json.decode(line, type=Sample))
+    return found
 
 
 def _told_total(view: View) -> int:

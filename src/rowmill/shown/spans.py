@@ -16,3 +16,8 @@ def duration(seconds: float) -> str:
     if hours < 48:
         return f"{hours}h {minutes:02d}m"
     return f"{hours // 24}d {hours % 24:02d}h"
+
+
+def amount(value: float) -> str:
+    """Money in words: `12.30`, `0.0123`."""
+    return f"{value:,.2f}" if value >= 0.995 or not value else f"{value:.2g}"

@@ -103,12 +103,19 @@ def parse_query(text: str) -> list[Gpu]:
 
 def rates_of(name: str, memory_bytes: int) -> tuple[float, float]:
     """(operations, bytes) a second of a GPU by its name; zeros where it is not in the table."""
+    kind = kind_of(name, memory_bytes)
+    return TABLE[kind][1:] if kind else (0.0, 0.0)
+
+
+def kind_of(name: str, memory_bytes: int = 80 * GIB) -> str:
+    """The table's name of a GPU by the driver's; empty where it is not there."""
+    if name in TABLE:
+        return name
     plain = name.upper().replace("-", " ")
     if "A100" in plain:
-        key = "A100-80" if memory_bytes > 60 * GIB else "A100-40"
-        return TABLE[key][1:]
+        return "A100-80" if memory_bytes > 60 * GIB else "A100-40"
     # Longer names first: an L40S is no L4.
     for key in sorted(TABLE, key=len, reverse=True):
         if key in plain.split() or key in plain:
-            return TABLE[key][1:]
-    return 0.0, 0.0
+            return key
+    return ""

@@ -56,6 +56,16 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     done: int = 0
     ok: int = 0
     failed: int = 0
+    work_done: float = 0.0
+    """Of rows answered in this start, in tokens of a prompt: an answer's count three times."""
+    work_left: float = 0.0
+    """Of those that are left, as far as can be said."""
+    cost: float = 0.0
+    """So far, at the prices of `[run]`."""
+    hour_price: float = 0.0
+    """Of all GPUs for an hour."""
+    cost_left: float = 0.0
+    """What an endpoint will ask for the tokens that are left."""
     prompt_tokens: int = 0
     """Of rows answered in this start, as all tokens here."""
     cached_tokens: int = 0
