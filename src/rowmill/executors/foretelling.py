@@ -73,4 +73,11 @@ class Foretelling:
         found = self._found
         if found is None or not found.fit.parallel:
             return None
-        return Forecast(found.seconds, found.low_s, found.high_s, found.bounds.ideal_s)
+        return Forecast(
+            found.seconds,
+            found.low_s,
+            found.high_s,
+            found.bounds.ideal_s,
+            found.hit_rate,
+            found.bounds.hit_rate,
+        )
