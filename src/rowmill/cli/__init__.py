@@ -14,6 +14,7 @@ from rowmill.cli.bench import bench
 from rowmill.cli.front import Front
 from rowmill.cli.k8s import k8s
 from rowmill.cli.look import doctor, export, status, trace
+from rowmill.cli.report import report, watch
 from rowmill.cli.slot import worker
 from rowmill.cli.voice import say
 from rowmill.cli.work import check, retry, run
@@ -50,11 +51,13 @@ for command in (
     doctor,
     export,
     k8s,
+    report,
     retry,
     run,
     run_batch,
     status,
     trace,
+    watch,
     worker,
 ):
     main.add_command(command)
