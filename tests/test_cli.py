@@ -70,6 +70,7 @@ OPTIONS = {
     "k8s render": ["--debug", "--json", "--rayjob", "--set", "--slurm"],
     "k8s status": ["--debug", "--json", "--set"],
     "k8s submit": ["--debug", "--json", "--rayjob", "--set"],
+    "report": ["--against", "--debug", "--json", "--output"],
     "retry": ["--debug", "--json", "--kind", "--set"],
     "run": sorted(
         [*JOB_OPTIONS, "--address", "--append", "--executor", "--join", "--metrics-port"]
@@ -103,6 +104,7 @@ OPTIONS = {
             *("--also", "--dry-run", "--minutes", "--no-write", "--seconds", "--starts"),
         ]
     ),
+    "watch": ["--debug", "--json", "--port"],
     "worker": sorted([*JOB_OPTIONS, "--index", "--of", "--token"]),
 }
 

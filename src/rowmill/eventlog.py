@@ -133,16 +133,27 @@ def read_workers(storage: Storage, *, most_bytes: int = 0) -> list[WorkerEvents]
     Args:
         most_bytes: of a longer file, only so much of its beginning and of its end is read; 0: all.
     """
-    found: list[WorkerEvents] = []
+    return sorted(
+        each_worker(storage, most_bytes=most_bytes),
+        key=lambda one: began.time if (began := one.last(Began)) else "",
+    )
+
+
+def each_worker(storage: Storage, *, most_bytes: int = 0) -> Iterator[WorkerEvents]:
+    """The same one by one, as their files are listed: for runs of many workers, which are much to hold."""
     for worker, names in _files(storage):
+        found: WorkerEvents | None = None
         for name in names:
             moments = list(_moments(_content(storage, name, most_bytes)))
             # Where a store cannot be appended to, a start has several files, and only the first one says that it begins.
-            if found and found[-1].worker == worker and not _begins(moments):
-                found[-1].moments += moments
-            else:
-                found.append(WorkerEvents(worker, moments))
-    return sorted(found, key=lambda one: began.time if (began := one.last(Began)) else "")
+            if found is not None and not _begins(moments):
+                found.moments += moments
+                continue
+            if found is not None:
+                yield found
+            found = WorkerEvents(worker, moments)
+        if found is not None:
+            yield found
 
 
 def _files(storage: Storage) -> Iterator[tuple[str, list[str]]]:

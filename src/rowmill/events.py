@@ -53,6 +53,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """(way to save work, what it does here)."""
     forecast: list[str] = []
     """How long it will take, and what it rests on; empty where that cannot be said."""
+    said: Forecast | None = None
+    """The same in figures."""
     reasons: dict[str, str]
     """Derived setting -> value and why."""
     notes: list[str] = []
@@ -206,6 +208,10 @@ class Forecast(msgspec.Struct, frozen=True):
     high_s: float
     ideal_s: float
     """That no schedule can beat."""
+    hit_rate: float = 0.0
+    """Share of prompt tokens that the planned order finds in the cache."""
+    hit_rate_bound: float = 0.0
+    """Share that any order finds, with room for all."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

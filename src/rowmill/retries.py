@@ -36,16 +36,17 @@ def read_retries(storage: Storage) -> list[RetryPlan]:
 
 def differing(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Settings of the job `new` that are not those of `old`, by dotted key."""
-    before, after = _flat(old), _flat(new)
+    before, after = flat(old), flat(new)
     names = sorted(before.keys() | after.keys())
     return {n: after.get(n) for n in names if before.get(n) != after.get(n) and n not in PLACES}
 
 
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings of a job by dotted key."""
+    found: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, dict) and name != "schema":
-            flat |= _flat(value, f"{prefix}{name}.")
+            found |= flat(value, f"{prefix}{name}.")
         else:
-            flat[prefix + name] = value
-    return flat
+            found[prefix + name] = value
+    return found

@@ -28,6 +28,7 @@ Memory: none.
     loads/SINK/TASK.json            what of a committed task a vector store holds
     done.json                       written last: the parts that are published
     batch.json                      of `run-batch`: which files the run is to become
+    report.html                     what `rowmill report` wrote last; nobody reads it but people
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ ENGINES = "engines/"
 RESULTS = "results/"
 DONE = "done.json"
 BATCH = "batch.json"
+REPORT = "report.html"
+"""Written for people when they ask; no part of the run, and not `is_ours`: a page of that name may be somebody else's."""
 BESIDE = ".run"
 """What is put behind the name of a batch's file: the folder of its run."""
 INPUT = ".input"

@@ -44,6 +44,8 @@ def test_what_was_said_stands_beside_what_it_took(tmp_path: Path) -> None:
     assert "costs" in line
     assert any(line in text for text in planned.lines())
     assert summary.forecast is not None
+    assert planned.said == summary.forecast
+    assert summary.forecast.hit_rate <= summary.forecast.hit_rate_bound
     assert summary.forecast.low_s < summary.forecast.seconds < summary.forecast.high_s
     assert "of the speed that no schedule can beat" in "\n".join(summary_lines(summary))
 
@@ -54,6 +56,7 @@ def test_nothing_is_said_where_there_is_no_gpu(tmp_path: Path) -> None:
 
     (planned,) = [event for event in told if isinstance(event, Planned)]
     assert planned.forecast == []
+    assert planned.said is None
     assert summary.forecast is None
     assert "forecast" not in "\n".join(summary_lines(summary))
 

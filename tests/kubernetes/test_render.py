@@ -20,7 +20,7 @@ from rowmill.job_file import load_job
 from rowmill.kubernetes.indexed_job import job_text
 from rowmill.kubernetes.needs import needs_of
 from rowmill.kubernetes.render import render
-from rowmill.kubernetes.toml_text import toml_of
+from rowmill.shown.toml_text import toml_of
 from tests.kubernetes.jobs import job_of
 
 GPU = {"engine.name": "vllm", "engine.model": "org/model"}

@@ -14,6 +14,7 @@ from rowmill.cli.bench import bench
 from rowmill.cli.front import Front
 from rowmill.cli.k8s import k8s
 from rowmill.cli.look import doctor, export, status, trace
+from rowmill.cli.report import report, watch
 from rowmill.cli.slot import worker
 from rowmill.cli.tune import tune
 from rowmill.cli.voice import say
@@ -51,12 +52,14 @@ for command in (
     doctor,
     export,
     k8s,
+    report,
     retry,
     run,
     run_batch,
     status,
     trace,
     tune,
+    watch,
     worker,
 ):
     main.add_command(command)

@@ -104,4 +104,11 @@ class Foretelling:
             return Forecast(measured.seconds, measured.low_s, measured.high_s, ideal_s)
         if found is None or not is_computed:
             return None
-        return Forecast(found.seconds, found.low_s, found.high_s, found.bounds.ideal_s)
+        return Forecast(
+            found.seconds,
+            found.low_s,
+            found.high_s,
+            found.bounds.ideal_s,
+            found.hit_rate,
+            found.bounds.hit_rate,
+        )

@@ -19,7 +19,7 @@ import msgspec
 from rowmill import engines
 from rowmill.config import INNER_TABLES, Job
 from rowmill.errors import BadJob, ConfigError, InputChanged, RunMismatch
-from rowmill.events import MAX_NAMED_FILES, Listener, Note, Planned
+from rowmill.events import MAX_NAMED_FILES, Forecast, Listener, Note, Planned
 from rowmill.executors.identity import identity
 from rowmill.executors.profiles import profiled
 from rowmill.executors.reasons import reasons, versions
@@ -286,7 +286,12 @@ def check_input(opened: Opened, tasks: list[int]) -> None:
 
 
 def planned_event(
-    opened: Opened, stations: Stations, *, resumed: int, forecast: Sequence[str] = ()
+    opened: Opened,
+    stations: Stations,
+    *,
+    resumed: int,
+    forecast: Sequence[str] = (),
+    said: Forecast | None = None,
 ) -> Planned:
     """What is known before the engine starts, for people."""
     return Planned(
@@ -300,6 +305,7 @@ def planned_event(
         prompt_tokens=stations.num_tokens,
         levers=[(lever.name, lever.reason) for lever in stations.levers.values()],
         forecast=list(forecast),
+        said=said,
         reasons=opened.record.reasons,
         notes=[*opened.notes, *opened.words.measure.notes()],
     )

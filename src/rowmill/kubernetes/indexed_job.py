@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rowmill.config import Job
 from rowmill.kubernetes.needs import Needs
 from rowmill.kubernetes.pod import CONTAINER, labels, pod_template
-from rowmill.kubernetes.toml_text import toml_of
+from rowmill.shown.toml_text import toml_of
 
 if TYPE_CHECKING:
     from lightkube.models import batch_v1

@@ -46,10 +46,10 @@ def export(output: str, target: str) -> Exported:
             " text also with `.gz` or `.zst` behind it"
         )
         raise ConfigError(reason=reason)
-    if _is_input(view, target):
+    if is_input(view, target):
         reason = f"`{target}` is a folder or an input of the run; name another file"
         raise ConfigError(reason=reason)
-    if _is_of_the_run(view, output, target):
+    if is_of_the_run(view, output, target):
         reason = f"`{target}` lies among the run's own files; name a file elsewhere"
         raise ConfigError(reason=reason)
     view.check_input()
@@ -94,7 +94,8 @@ def _dimensions(view: View) -> int:
     return next(filter(None, map(dimensions_of, parts)), 0)
 
 
-def _is_input(view: View, target: str) -> bool:
+def is_input(view: View, target: str) -> bool:
+    """Whether a file is one that the run reads, or a folder."""
     if is_remote(target):
         return parse_address(target).url in {file.path for file in view.record.files}
     path = Path(target)
@@ -106,7 +107,7 @@ def _is_input(view: View, target: str) -> bool:
     )
 
 
-def _is_of_the_run(view: View, output: str, target: str) -> bool:
+def is_of_the_run(view: View, output: str, target: str) -> bool:
     """Whether a file there would be one of the run's, or stand among its results."""
     if is_remote(target) or is_remote(output):
         whole = f"{view.storage.url.rstrip('/')}/"

@@ -10,6 +10,7 @@ import msgspec
 
 from rowmill import rundir
 from rowmill.events import Verdict
+from rowmill.journal import Counts
 from rowmill.leases import current_note
 from rowmill.leases.note import is_gone
 from rowmill.report.run import View, open_view
@@ -91,7 +92,11 @@ def status(output: str) -> Status:
         ConfigError: there is none.
     """
     view = open_view(output)
-    counts = view.counts()
+    return status_of(view, view.counts(), output)
+
+
+def status_of(view: View, counts: Counts, output: str) -> Status:
+    """How far a run is that somebody looked at, by the sums over its outcomes."""
     total = min(view.cut.most_rows - _blank_lines(view), _told_total(view))
     # What is published stays while files that joined are answered.
     is_whole = len(view.commits) == view.cut.num_tasks

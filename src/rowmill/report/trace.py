@@ -12,13 +12,12 @@ import msgspec
 from rowmill.errors import ConfigError
 from rowmill.journal import Commit, generations
 from rowmill.read import read_spans
+from rowmill.report.named import ID_COLUMNS
 from rowmill.report.run import View, open_view
 from rowmill.retries import read_retries
 from rowmill.rows import RESULT_PREFIX, Outcome, pack_key, unpack_key
 from rowmill.storage import NotThere
 from rowmill.write.segments import read_outcomes
-
-ID_COLUMNS = ("custom_id", "id")
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
