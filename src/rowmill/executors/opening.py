@@ -288,10 +288,10 @@ def check_input(opened: Opened, tasks: list[int]) -> None:
 def planned_event(
     opened: Opened,
     stations: Stations,
-    *,
-    resumed: int,
     forecast: Sequence[str] = (),
     said: Forecast | None = None,
+    *,
+    resumed: int,
 ) -> Planned:
     """What is known before the engine starts, for people."""
     return Planned(

@@ -257,13 +257,8 @@ class Worker:
 
     def _tell_plan(self) -> None:
         done = self._resumed.done
-        forecast = self.foretelling.lines(self.total - done)
-        said = self.foretelling.said()
-        self.teller.hear(
-            planned_event(
-                self._opened, self._stations, resumed=done, forecast=forecast, said=said
-            )
-        )
+        told = self.foretelling.lines(self.total - done), self.foretelling.said()
+        self.teller.hear(planned_event(self._opened, self._stations, *told, resumed=done))
 
     # -- feeding ------------------------------------------------------------------------
 

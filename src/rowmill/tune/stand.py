@@ -28,7 +28,7 @@ from rowmill.executors.lots import with_lots
 from rowmill.executors.opening import open_run, start_run, stations_of
 from rowmill.executors.slots import pod_name
 from rowmill.executors.stopping import Stop
-from rowmill.executors.temporary import temporary_folder
+from rowmill.storage.temporary import temporary_folder
 from rowmill.forecast.gathered import Gathered
 from rowmill.forecast.probe import Cost, Probe
 from rowmill.leases import Leases
