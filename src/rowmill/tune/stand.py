@@ -28,7 +28,6 @@ from rowmill.executors.lots import with_lots
 from rowmill.executors.opening import open_run, start_run, stations_of
 from rowmill.executors.slots import pod_name
 from rowmill.executors.stopping import Stop
-from rowmill.storage.temporary import temporary_folder
 from rowmill.forecast.gathered import Gathered
 from rowmill.forecast.probe import Cost, Probe
 from rowmill.leases import Leases
@@ -38,6 +37,7 @@ from rowmill.rows import Prompts
 from rowmill.shown.spans import duration
 from rowmill.size.gpus import kind_of
 from rowmill.storage import Storage
+from rowmill.storage.temporary import temporary_folder
 from rowmill.tune.keeping import Answers, Keeping
 from rowmill.tune.learning import Learning
 from rowmill.tune.moves import Move, levels_of, moves_of, with_engine
