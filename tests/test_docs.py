@@ -30,7 +30,7 @@ from rowmill.config import EngineConfig, Job
 from rowmill.engines import check_options
 from rowmill.job_file import load_job
 from rowmill.rows import Outcome
-from rowmill.write.outcome_columns import VECTOR_FIELDS
+from rowmill.write.answer_form import OWN_FIELDS
 from tests.cases.endpoint import Endpoint
 from tests.servers.s3_server import S3Server
 
@@ -255,7 +255,7 @@ def test_the_result_line_that_is_shown_has_the_columns_of_an_outcome() -> None:
     (block,) = [b for b in blocks("README.md") if b.language == "json"]
     columns = [name for name in json.loads(block.text) if name.startswith("rowmill_")]
 
-    others = {"key", *VECTOR_FIELDS}
+    others = {"key", *OWN_FIELDS}
     fields = [name for name in Outcome.__struct_fields__ if name not in others]
     assert ["rowmill_row", *(f"rowmill_{name}" for name in fields)] == columns
 

@@ -135,7 +135,7 @@ def test_unknown_engine_is_one_mistake_among_the_others() -> None:
         ("output = 5", "`output` is `5`; expected a string or a table"),
         ("output = '-'", "`-` is no output"),
         ("prompt = 'a'\nprompt_jinja = 'b'", "exclude each other; keep one"),
-        ("kind = 'embed'\nplan.sort = 'input'", "leave it out of a job that embeds"),
+        ("kind = 'embed'\nplan.sort = 'input'", "leave it out of a job of kind `embed`"),
         (
             "sampling = {regex = 'a', choices = ['b']}",
             "`[sampling]`: `choices` and `regex` exclude",

@@ -10,6 +10,14 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from rowmill.kinds_config import (
+    ClassifyConfig,
+    EmbedConfig,
+    Kind,
+    ScoreConfig,
+    asked_of,
+    refuse_to_sort,
+)
 from rowmill.kubernetes_config import KubernetesConfig
 from rowmill.media_config import MediaConfig
 from rowmill.part import Part
@@ -19,27 +27,9 @@ from rowmill.reasoning_config import ReasoningConfig
 from rowmill.sink_config import SinkConfig
 from rowmill.telemetry_config import TelemetryConfig
 
-Kind = Literal["auto", "generate", "chat", "embed"]
-INNER_TABLES = ("embed", "media", "reasoning")
+INNER_TABLES = ("media", "reasoning")
 """Tables of the job that an engine is given as well."""
 TooLongPolicy = Literal["error", "truncate_left", "truncate_right", "clamp_max_tokens", "chunk"]
-
-
-class EmbedConfig(Part):
-    """`[embed]`: how a text becomes a vector."""
-
-    pooling: Literal["auto", "mean", "cls", "last"] = "auto"
-    """How the vectors of a text's tokens become one: their mean, the first token's, or the last one's.
-    `auto`: as the model's own files say. An endpoint pools as it was started."""
-    normalise: bool | None = None
-    """Bring each vector to length 1. None: as the model's own files say; of an endpoint, as it comes."""
-    dimensions: int | None = Field(default=None, gt=0)
-    """Keep so many numbers of each vector, the first ones, brought to length 1 again: for models that were trained so
-    (Matryoshka). None: all."""
-    prefix: str = ""
-    """Put before each text, and before each chunk of a long one, as `query: ` or an instruction."""
-    overlap: int = Field(default=0, ge=0)
-    """Tokens that neighbouring chunks share, with `validate.too_long = "chunk"`."""
 
 
 class EngineConfig(Part):
@@ -49,7 +39,7 @@ class EngineConfig(Part):
 
     name: str = ""
     """`llamacpp`, `http`, `vllm`, `transformers`, `echo`, or a plugin's name.
-    Empty: `http` where `url` is set, else `llamacpp`."""
+    Empty: `http` where `url` is set, else `llamacpp` for texts, `transformers` to weigh labels, `onnx` for the rest."""
     model: str = ""
     """A path, a name on the Hugging Face hub (`vllm`, `transformers`), or the name an endpoint serves.
     Empty: the demo model, SmolLM2-135M-Instruct (`llamacpp`)."""
@@ -71,6 +61,17 @@ class EngineConfig(Part):
         default=None, json_schema_extra={"is_inner": True}
     )
     """The job's own `[reasoning]`, in the same way."""
+    classify: ClassifyConfig | None = Field(default=None, json_schema_extra={"is_inner": True})
+    """The same of `[classify]`, where its kind is `classify`."""
+    score: ScoreConfig | None = Field(default=None, json_schema_extra={"is_inner": True})
+    """The same of `[score]`, where its kind is `score` or `rerank`."""
+    ranks: bool = Field(default=False, json_schema_extra={"is_inner": True})
+    """The job's kind is `rerank`."""
+
+    @property
+    def is_asked_for_texts(self) -> bool:
+        """Whether answers are texts: all but vectors, labels and scores."""
+        return self.embed is None and self.classify is None and self.score is None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -302,8 +303,9 @@ class Job(Part):
     output: OutputConfig = OutputConfig()
     """Where results go."""
     kind: Kind = "auto"
-    """`chat`: one user message, or `messages`; `generate`: plain completion; `embed`: a vector for each text.
-    `auto`: chat where the model has a template."""
+    """`chat`: one user message, or `messages`; `generate`: plain completion; `embed`: a vector for each text;
+    `classify`: a label for each row, with its probability; `score`: how well a query and a document go together;
+    `rerank`: the same of a query and many. `auto`: chat where the model has a template."""
     prompt: str = ""
     """Text with `{column}` in it; `{{` and `}}` stand for braces. Nothing else is special."""
     prompt_jinja: str = ""
@@ -313,13 +315,17 @@ class Job(Part):
     messages: str = "messages"
     """Column that holds a conversation."""
     text: str = "text"
-    """Column that holds the text to embed, where there is no `prompt`."""
+    """Column that holds the text to embed, or that a model with a head classifies, where there is no `prompt`."""
     embed: EmbedConfig = EmbedConfig()
     """How texts become vectors."""
     media: MediaConfig = MediaConfig()
     """Images and audio of rows."""
     reasoning: ReasoningConfig = ReasoningConfig()
     """How reasoning is told from answers."""
+    classify: ClassifyConfig = ClassifyConfig()
+    """Which labels there are."""
+    score: ScoreConfig = ScoreConfig()
+    """Where pairs stand in a row."""
     raw: bool = False
     """Send the prompt as plain completion even where the model has a chat template."""
     engine: EngineConfig = Field(default=EngineConfig(), validate_default=True)
@@ -369,12 +375,8 @@ class Job(Part):
 
     @field_validator("plan")
     @classmethod
-    def _texts_to_embed_are_not_sorted(
-        cls, plan: PlanConfig, found: ValidationInfo
-    ) -> PlanConfig:
-        if found.data.get("kind") == "embed" and plan.sort == "input":
-            msg = '`sort = "input"` is for prompts that begin alike; leave it out of a job that embeds'
-            raise ValueError(msg)
+    def _only_prompts_are_sorted(cls, plan: PlanConfig, found: ValidationInfo) -> PlanConfig:
+        refuse_to_sort(found.data, plan.sort)
         return plan
 
     @field_validator("engine")
@@ -383,11 +385,12 @@ class Job(Part):
         cls, engine: EngineConfig, found: ValidationInfo
     ) -> EngineConfig:
         """An engine is opened by its own settings alone."""
-        embeds = found.data.get("kind") == "embed"
-        asked = {name: found.data.get(name) for name in INNER_TABLES}
-        asked["embed"] = asked["embed"] if embeds else None
-        for name, table in asked.items():
-            if getattr(engine, name) not in (None, table):
+        asked = {
+            **asked_of(found.data),
+            **{name: found.data.get(name) for name in INNER_TABLES},
+        }
+        for name, own in asked.items():
+            if getattr(engine, name) not in (None, False, own):
                 msg = f"`{name}` is filled in; set `[{name}]`"
                 raise ValueError(msg)
         return engine.model_copy(update=asked)

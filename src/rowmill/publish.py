@@ -102,7 +102,7 @@ def publish(
                 form,
                 prefix,
                 answers=answers,
-                dimensions=_dimensions(storage, commits) if form.vectors else 0,
+                dimensions=_dimensions(storage, commits) if form.own else 0,
             )
         before = done.parts if done is not None and done.shape == shape.digest else []
         specs = [_with(spec, columns) for spec in _cut(cut, commits, shape, before)]
@@ -205,7 +205,7 @@ def write_part(storage: Storage, spec: PartSpec) -> PartDone:
         return write_lines(storage, spec.name, lines, spec.form)
     from rowmill.join.tables import TableJoiner, batches, batches_by_completion
 
-    joiner = TableJoiner(spec.columns, spec.prefix, spec.form.vectors)
+    joiner = TableJoiner(spec.columns, spec.prefix, spec.form.own)
     rows = (
         batches(joiner, spec, _outcomes(storage, spec))
         if in_order

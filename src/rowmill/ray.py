@@ -14,7 +14,7 @@ from rowmill.executors.local import schema_text
 from rowmill.executors.opening import as_recorded
 from rowmill.outcomes import pack
 from rowmill.stream import Answering
-from rowmill.write.form import vectors_of
+from rowmill.write.form import answer_form_of
 from rowmill.write.outcome_columns import OutcomeColumns
 from rowmill.write.results import ROW_COLUMN
 
@@ -35,7 +35,7 @@ class Stage:
         self._columns = OutcomeColumns(
             job.output.prefix,
             schema_text(job),
-            vectors=vectors_of(job),
+            own=answer_form_of(job),
             dimensions=self._answering.dimensions,
         )
 

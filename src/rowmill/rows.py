@@ -19,6 +19,7 @@ from rowmill.choice import NULL as NULL
 from rowmill.choice import Choice as Choice
 from rowmill.choice import Chunk as Chunk
 from rowmill.choice import ToolCall as ToolCall
+from rowmill.limits import Limits as Limits
 from rowmill.media_item import Media
 from rowmill.wanted import Wanted as Wanted
 
@@ -191,6 +192,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """`text` in pieces, what the template says and what columns say in turn: odd ones are data."""
     media: Sequence[Media] = ()
     """Images and audio in the order in which they stand; in `wire` a NUL byte is in the place of each."""
+    documents: Sequence[str] | None = None
+    """What `text`, a query then, is held against, one by one."""
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -201,6 +204,14 @@ class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """First character of the text that it holds."""
     stop: int
     """One past the last."""
+
+
+class Pair(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A query and a document as one text of a row's token ids."""
+
+    tokens: int
+    second: int
+    """The first of them that is the document's, as the model tells the two apart."""
 
 
 class Prompts(msgspec.Struct):
@@ -229,6 +240,8 @@ class Prompts(msgspec.Struct):
     """By key, of rows whose text was cut: the tokens that it had."""
     media: dict[int, list[Any]] = {}
     """By key: images and audio of rows that have any, each a `Media`; in an engine's feed, each a `Loaded`."""
+    pairs: dict[int, list[Pair]] = {}
+    """By key, of rows that are scored: their ids are those of the pairs, one behind the other."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -259,6 +272,7 @@ class Prompts(msgspec.Struct):
             pieces=self.pieces,
             cut_from=self.cut_from,
             media=self.media,
+            pairs=self.pairs,
         )
 
     def slice(self, start: int, stop: int) -> Prompts:
@@ -278,6 +292,7 @@ class Prompts(msgspec.Struct):
             pieces=self.pieces,
             cut_from=self.cut_from,
             media=self.media,
+            pairs=self.pairs,
         )
 
     def num_bytes(self) -> int:
@@ -300,37 +315,6 @@ class Prompts(msgspec.Struct):
             start = stop
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What the planner and the feed must know of an engine, declared when it is open."""
-
-    takes: Literal["ids", "wire"] = "ids"
-    """Token ids, or JSON bodies that a remote side renders and tokenises."""
-    max_model_tokens: int = 0
-    """Most tokens of prompt and answer together; 0: not known."""
-    seats: int = 1
-    """Rows worked on at once."""
-    replicas: int = 1
-    """Engines side by side that share them."""
-    step_tokens: int = 0
-    """Most tokens of one step; 0: not known, or it makes no steps."""
-    kv_tokens: int = 0
-    """Tokens the KV cache holds; 0: not known, no governing by tokens."""
-    starts_slowly: bool = False
-    """It takes so long to start that rows are better tokenised meanwhile."""
-    shares_prefixes: bool = False
-    """Prompts that begin alike are computed once, as long as the beginning is in its KV cache."""
-    sampling: tuple[str, ...] = ()
-    """Names of `Sampling` fields it honours beyond temperature, top_p, max_tokens, stop and seed."""
-    dimensions: int = 0
-    """Of vectors, numbers in each; 0: it makes none, or their length shows with the first."""
-    media: tuple[str, ...] = ()
-    """What beside text it takes: `image`, `audio`."""
-    pads: bool = False
-    """Rows of one step are filled up to the longest of them."""
-    about: str = ""
-    """Engine, version and model in words, for people."""
-
-
 RESULT_PREFIX = "rowmill_"
 """What names of an outcome's fields begin with in segments, and in results unless the job says otherwise."""
 
@@ -340,8 +324,8 @@ def _result_name(field: str) -> str:
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False, rename=_result_name):
-    """What became of a row: one schema for both fates, every field always there, but those of vectors,
-    which only jobs of kind `embed` have.
+    """What became of a row: one schema for both fates, every field always there, but those at the end, which only
+    jobs of some kinds have.
 
     `key` stays first: a result line is the source line, and this in JSON from behind the key on.
     """
@@ -388,3 +372,15 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename=_result_name):
     """The parts of a text that has a vector for each, in order; else empty."""
     cut_from: int | msgspec.UnsetType | None = msgspec.UNSET
     """Tokens of the whole text where a part of it was left out."""
+    label: str | msgspec.UnsetType | None = msgspec.UNSET
+    """The likeliest label."""
+    probability: float | msgspec.UnsetType | None = msgspec.UNSET
+    """Its probability."""
+    probabilities: dict[str, float] | msgspec.UnsetType | None = msgspec.UNSET
+    """Of each label, in the order of the job or of the model's files."""
+    score: float | msgspec.UnsetType | None = msgspec.UNSET
+    """How well a query and a document go together."""
+    scores: list[float] | msgspec.UnsetType | None = msgspec.UNSET
+    """The same of each document, in the order of the row."""
+    ranking: list[int] | msgspec.UnsetType | None = msgspec.UNSET
+    """Places of the documents in the row, from 0, the best first."""

@@ -28,7 +28,7 @@ from rowmill.outcomes import pack
 from rowmill.pipeline import each, rejected
 from rowmill.plan import plan
 from rowmill.rows import Outcome, Row
-from rowmill.write.form import vectors_of
+from rowmill.write.form import answer_form_of
 from rowmill.write.results import ResultLines, key_start
 
 CHUNK_ROWS = 256
@@ -57,7 +57,7 @@ def infer(rows: Iterable[Mapping[str, Any]], job: Job) -> Iterator[dict[str, Any
         )
         try:
             feed = Feed(fleet.start(), prove_rows=0)
-            results = ResultLines(words.job.output.prefix, vectors_of(words.job))
+            results = ResultLines(words.job.output.prefix, answer_form_of(words.job))
             conversation = _Conversation(words, fleet, feed)
             for body, outcome in conversation.outcomes(rows, end=fleet.finish):
                 yield from map(_decoded, results.lines("row", [_joined(body, outcome)]))

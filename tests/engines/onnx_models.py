@@ -42,6 +42,46 @@ def table_model(folder: Path, table: np.ndarray[Any, Any], **pooling: bool) -> P
     return folder
 
 
+def sum_model(
+    folder: Path, table: np.ndarray[Any, Any], kinds: np.ndarray[Any, Any], labels: list[str]
+) -> Path:
+    """A model with a head: the sum over a text's tokens of a row of `table`, and of one of `kinds` for their kind."""
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    whole = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "sequence"])
+        for name in names
+    ]
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", len(labels)])
+    weights = [
+        numpy_helper.from_array(table.astype(np.float32), "table"),
+        numpy_helper.from_array(kinds.astype(np.float32), "kinds"),
+        numpy_helper.from_array(np.array([1], np.int64), "tokens"),
+        numpy_helper.from_array(np.array([2], np.int64), "numbers"),
+    ]
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["own"], axis=0),
+        helper.make_node("Gather", ["kinds", "token_type_ids"], ["kind"], axis=0),
+        helper.make_node("Add", ["own", "kind"], ["both"]),
+        helper.make_node("Cast", ["attention_mask"], ["there"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["there", "numbers"], ["mask"]),
+        helper.make_node("Mul", ["both", "mask"], ["masked"]),
+        helper.make_node("ReduceSum", ["masked", "tokens"], ["logits"], keepdims=0),
+    ]
+    graph = helper.make_graph(nodes, "sum", whole, [logits], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, str(folder / "model.onnx"))
+    for file in TINY_TOKENIZER.iterdir():
+        shutil.copy(file, folder / file.name)
+    config = {
+        "architectures": ["BertForSequenceClassification"],
+        "max_position_embeddings": 32,
+        "id2label": dict(enumerate(labels)),
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
 def minilm(folder: Path) -> Path:
     """all-MiniLM-L6-v2 in int8 with its tokenizer, from two packages."""
     parts = []

@@ -36,6 +36,7 @@ def engine() -> EngineConfig:
 @pytest.fixture(scope="module")
 def model(engine: EngineConfig) -> Iterator[llamacpp.Llama]:
     opened = llamacpp.open(engine)
+    assert isinstance(opened, llamacpp.Llama)
     yield opened
     opened.close()
 

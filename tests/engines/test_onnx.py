@@ -10,12 +10,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from rowmill.config import EmbedConfig, EngineConfig, Job
+from rowmill.config import EngineConfig, Job
 from rowmill.engines import onnx
 from rowmill.engines.onnx_folder import find_file, read_folder
 from rowmill.engines.padded import Waiting
 from rowmill.errors import BadJob, ConfigError
-from rowmill.rows import Outcome, Piece
+from rowmill.kinds_config import EmbedConfig
+from rowmill.rows import Outcome, Pair, Piece
 from rowmill.stream import infer
 from rowmill.testing import check_engine
 from rowmill.tokens import open_tokenizer
@@ -184,3 +185,51 @@ def test_share_of_filling_is_counted(tmp_path: Path) -> None:
     # Ten and eleven go together, 22 tokens of which one is filling; thirty would have more than a tenth.
     told = opened.counters()
     assert (2, pytest.approx(1 / 52)) == (told["steps"], told["filled_share"])
+
+
+def summing_model(folder: Path, labels: list[str]) -> Path:
+    """Sums a row of `TABLE` a token, and one of `KINDS` by its kind, where the mask says so."""
+    from tests.engines.onnx_models import sum_model
+
+    return sum_model(folder, TABLE[:, : len(labels)], KINDS[:, : len(labels)], labels)
+
+
+KINDS = np.random.default_rng(8).normal(size=(2, 6)).astype(np.float32)
+
+
+def test_a_head_counts_tokens_of_each_kind(tmp_path: Path) -> None:
+    model = summing_model(tmp_path, ["only"])
+    job = Job.model_validate(
+        {"kind": "rerank", "engine": {"name": "onnx", "model": str(model)}}
+    )
+    rows = msgspec.structs.replace(ROWS, pairs={})
+    for key, ids in zip(rows.keys, rows.row_ids(), strict=True):
+        half = len(ids) // 2
+        rows.pairs[key] = [Pair(len(ids) - half, 1), Pair(half, half)][: 1 + (half > 0)]
+
+    found = check_engine(onnx, job.engine, rows=rows)
+
+    for ids, outcome in zip(rows.row_ids(), found, strict=True):
+        at = 0
+        for pair, chunk in zip(rows.pairs[outcome.key], outcome.chunks or [], strict=True):
+            part = ids[at : at + pair.tokens]
+            kinds = (np.arange(pair.tokens) >= pair.second).astype(int)
+            wanted = (TABLE[part, :1] + KINDS[kinds, :1]).sum(axis=0)
+            np.testing.assert_allclose(
+                wanted, np.frombuffer(chunk.embedding, "<f4"), rtol=1e-4, atol=1e-5
+            )
+            at += pair.tokens
+
+
+def test_heads_are_looked_at_before_a_row_is_read(tmp_path: Path) -> None:
+    model = summing_model(tmp_path, ["up", "down"])
+
+    def mistakes(kind: str, **job: Any) -> str:
+        said = {"kind": kind, "engine": {"name": "onnx", "model": str(model)}, **job}
+        return " ".join(onnx.check_options(Job.model_validate(said).engine))
+
+    assert mistakes("classify") == ""
+    assert "gives 2 numbers a text" in mistakes("rerank")
+    assert "weighed by a language model" in mistakes(
+        "classify", classify={"labels": ("a", "b")}
+    )

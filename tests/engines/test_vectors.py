@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from rowmill.config import EmbedConfig
 from rowmill.engines.vectors import Vectors
 from rowmill.errors import ConfigError
+from rowmill.kinds_config import EmbedConfig
 from rowmill.rows import Chunk, Limits, Outcome
 
 

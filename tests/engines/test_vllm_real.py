@@ -70,6 +70,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> EngineConfig:
 @pytest.fixture(scope="module")
 def opened(engine: EngineConfig) -> Iterator[vllm.Vllm]:
     found = vllm.open(engine)
+    assert isinstance(found, vllm.Vllm)
     yield found
     found.close()
 

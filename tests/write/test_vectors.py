@@ -9,7 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.write.vectors import VectorForm, vector_array, vector_texts, vector_type
+from rowmill.write.answer_form import AnswerForm
+from rowmill.write.vectors import vector_array, vector_texts, vector_type
 
 NUMBERS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 VECTORS = st.lists(st.lists(NUMBERS, min_size=3, max_size=3), max_size=5)
@@ -31,11 +32,11 @@ def test_half_numbers_are_short() -> None:
 
 def test_column_has_one_length_and_nulls() -> None:
     one = np.array([1, 0.5], "<f4").tobytes()
-    for form in (VectorForm(), VectorForm(bits=16)):
+    for form in (AnswerForm(), AnswerForm(bits=16)):
         column = vector_array([one, None], vector_type(form, 2))
 
         assert [[1.0, 0.5], None] == column.to_pylist()
         assert 2 == column.type.list_size
-    nothing = vector_array([None], vector_type(VectorForm(), 0))
+    nothing = vector_array([None], vector_type(AnswerForm(), 0))
     assert [None] == nothing.to_pylist()
     assert pa.types.is_list(nothing.type)

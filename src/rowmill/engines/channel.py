@@ -22,7 +22,7 @@ import numpy as np
 
 from rowmill.media_item import Media
 from rowmill.outcomes import Outcomes
-from rowmill.rows import Ids, Limits, Piece, Prompts, Sampling
+from rowmill.rows import Ids, Limits, Pair, Piece, Prompts, Sampling
 
 T = TypeVar("T")
 
@@ -57,6 +57,7 @@ class Ask(msgspec.Struct, tag="ask"):
     pieces: dict[int, list[Piece]] = {}
     cut_from: dict[int, int] = {}
     media: dict[int, list[Media]] = {}
+    pairs: dict[int, list[Pair]] = {}
 
 
 class Answers(msgspec.Struct, tag="answers"):
@@ -162,6 +163,7 @@ class Channel:
             pieces=_of(prompts.pieces, prompts.keys),
             cut_from=_of(prompts.cut_from, prompts.keys),
             media=_of(prompts.media, prompts.keys),
+            pairs=_of(prompts.pairs, prompts.keys),
         )
         ids = np.ascontiguousarray(prompts.ids, dtype=np.uint32)
         self._send(self._encoder.encode(ask), ids.view(np.uint8).data)
@@ -265,6 +267,7 @@ def _prompts(ask: Ask, ids: Ids) -> Prompts:
         pieces=ask.pieces,
         cut_from=ask.cut_from,
         media=ask.media,
+        pairs=ask.pairs,
     )
 
 

@@ -40,11 +40,10 @@ from rowmill.engines.channel import (
     Open,
     Ready,
 )
-from rowmill.engines.judging import Judge
+from rowmill.engines.judging import Judge, judge_of
 from rowmill.engines.protocol import Engine
 from rowmill.engines.secrets import Secrets
 from rowmill.engines.thoughts import Thoughts
-from rowmill.engines.vectors import Vectors
 from rowmill.media.loader import Loader, Room
 from rowmill.media_config import MediaConfig
 from rowmill.outcomes import pack
@@ -161,11 +160,10 @@ def _serve(
 
 
 def _judge(config: EngineConfig, engine: Engine) -> Judge:
-    vectors = Vectors(config.embed, engine.limits) if config.embed else None
     thoughts = None
     if config.reasoning is not None and config.reasoning.tags:
         thoughts = Thoughts(config.reasoning, open_tokenizer(config))
-    return Judge(vectors, thoughts)
+    return judge_of(config, engine.limits, thoughts)
 
 
 def _loader(

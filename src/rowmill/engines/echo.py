@@ -31,7 +31,7 @@ _NO_CHOICES: list[object] = []
 
 Texts = Callable[[Ids, list[int], list[int]], list[str]]
 
-KINDS = frozenset(("chat", "generate", "embed"))
+KINDS = frozenset(("chat", "generate", "embed", "classify", "score", "rerank"))
 """What it can be asked for."""
 
 EFFORT = frozenset(("log", "delay_s", "faults", "replicas", "start_s"))
@@ -40,7 +40,12 @@ EFFORT = frozenset(("log", "delay_s", "faults", "replicas", "start_s"))
 
 def check_options(engine: EngineConfig) -> list[str]:
     """Mistakes in the settings of this engine, a sentence each."""
-    return mistakes(EchoOptions, engine)
+    found = mistakes(EchoOptions, engine)
+    if engine.classify is not None and not engine.classify.names:
+        found.append(
+            "`classify.labels` is missing: engine `echo` has no model whose files name classes"
+        )
+    return found
 
 
 def declare(engine: EngineConfig) -> Limits:
@@ -56,6 +61,7 @@ def declare(engine: EngineConfig) -> Limits:
         seats=engine.seats or _SEATS,
         sampling=_HONOURED,
         starts_slowly=options.start_s >= _SLOW_S,
+        activation="sigmoid" if engine.score is not None else "",
         dimensions=options.dimensions if engine.embed is not None else 0,
         about="echo: the prompt's own last tokens",
     )
@@ -90,7 +96,7 @@ class Echo:
         self._delay_s = options.delay_s
         is_bytes = (engine.tokenizer or "bytes") == "bytes"
         self._texts = numbers_as_texts if options.answer == "numbers" else bytes_as_texts
-        is_text = engine.embed is None
+        is_text = engine.is_asked_for_texts
         self._is_plain = (
             is_text and options.is_plain and (is_bytes or options.answer == "numbers")
         )

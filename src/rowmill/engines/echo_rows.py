@@ -24,7 +24,8 @@ from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.echo_script import ENDS, EchoOptions, Fault, StartLog
 from rowmill.engines.protocol import Feed
-from rowmill.rows import Choice, Ids, Outcome, Prompts, Sampling
+from rowmill.engines.vectors import answered_with, parts_of
+from rowmill.rows import Choice, Ids, Outcome, Pair, Prompts, Sampling
 
 _POLL_S = 0.002
 _TRIES = 6
@@ -38,7 +39,7 @@ class EchoRows:
     def __init__(self, engine: EngineConfig, options: EchoOptions) -> None:
         self._decode = _numbers if options.answer == "numbers" else _open_decode(engine)
         self._faults, self._longer = options.faults, options.longer
-        self._dimensions = options.dimensions if engine.embed is not None else 0
+        self._dimensions = _numbers_a_text(engine, options)
         self._seats = engine.seats or 0
         is_counting = any(fault.action in ENDS and fault.times for fault in options.faults)
         self._log = StartLog(options.log, is_counting=is_counting)
@@ -96,8 +97,9 @@ class EchoRows:
             fault = self._fault_of(ids) if self._faults else None
             if fault and fault.action == "hang":
                 continue
+            key, pairs = prompts.keys[i], prompts.pairs.get(prompts.keys[i], [])
             times = self._times_of(ids) if self._longer else 1
-            row = _Row(prompts.keys[i], ids, prompts.max_tokens[i], seconds, times)
+            row = _Row(key, ids, prompts.max_tokens[i], seconds, times, pairs)
             sampling = prompts.samplings[prompts.sampling_of[i]]
             outcomes.append(self._outcome(row, sampling, fault))
         return outcomes
@@ -136,16 +138,19 @@ class EchoRows:
         )
 
     def _vector(self, row: _Row, fault: Fault | None) -> Outcome:
-        drawn = hashlib.shake_256(row.ids.tobytes()).digest(self._dimensions)
-        vector = np.frombuffer(drawn, np.uint8).astype("<f4") / 128 - 1
+        vectors = [self._drawn(part) for part in parts_of(row.ids, (), row.pairs)]
         return Outcome(
             key=row.key,
             status="ok",
             prompt_tokens=len(row.ids),
             attempts=1 + (fault.times if fault else 0),
             seconds=row.seconds,
-            embedding=vector.tobytes(),
+            **answered_with(vectors, pairs=row.pairs),
         )
+
+    def _drawn(self, ids: Ids) -> bytes:
+        drawn = hashlib.shake_256(ids.tobytes()).digest(self._dimensions)
+        return (np.frombuffer(drawn, np.uint8).astype("<f4") / 128 - 1).tobytes()
 
     def _choice(self, row: _Row, sampling: Sampling, index: int) -> Choice:
         tail = row.tail
@@ -170,6 +175,7 @@ class _Row(msgspec.Struct):
     max_tokens: int
     seconds: float
     times: int = 1
+    pairs: list[Pair] = []
 
     @property
     def tail(self) -> Ids:
@@ -192,6 +198,15 @@ class _Row(msgspec.Struct):
             error_kind=error.kind,
             error=str(error),
         )
+
+
+def _numbers_a_text(engine: EngineConfig, options: EchoOptions) -> int:
+    """Numbers that are drawn for a text; 0 where answers are texts."""
+    if engine.is_asked_for_texts:
+        return 0
+    if engine.embed is not None:
+        return options.dimensions
+    return len(engine.classify.names) if engine.classify is not None else 1
 
 
 def _end(action: str) -> None:

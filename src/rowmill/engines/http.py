@@ -38,7 +38,7 @@ from rowmill.rows import Limits, Outcome
 
 __all__ = ["EFFORT", "KINDS", "HttpOptions", "check_options", "declare", "open"]
 
-KINDS = frozenset(("chat", "generate", "embed"))
+KINDS = frozenset(("chat", "generate", "embed", "score", "rerank"))
 """What it can be asked for."""
 _MOST_TOKENS = 2**31
 _SEATS = 64
@@ -125,6 +125,7 @@ class Http:
             streams=options.stream,
             keeps_body=options.keep_body,
             embeds=engine.embed is not None,
+            scores=options.pairs if engine.score is not None else "",
             texts=_texts(engine, options),
         )
         self._texts = self._settings.texts
@@ -217,7 +218,9 @@ def _limits(engine: EngineConfig, options: HttpOptions, models: list[dict[str, A
         max_model_tokens=engine.max_model_len or told,
         seats=(engine.seats or _SEATS * len(roots)) * _texts(engine, options),
         sampling=_SAMPLING,
-        media=() if engine.embed is not None else ("image", "audio"),
+        media=("image", "audio") if engine.is_asked_for_texts else (),
+        # It has done already what its model needs.
+        activation="none" if engine.score is not None else "",
         about=f"http: {name or 'the model served'} at {where}; a request may take {options.timeout_s:g} s",
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from rowmill import errors
-from rowmill.engines.http_kinds import read_vectors, read_whole
+from rowmill.engines.http_kinds import read_scores, read_vectors, read_whole
 from rowmill.engines.thoughts import has_no_answer
 from rowmill.rows import NULL, Choice, Sampling
 
@@ -55,6 +55,8 @@ class Asked(msgspec.Struct, frozen=True):
     keeps_body: bool = False
     is_vector: bool = False
     """The vectors in the body are the answer, not the body itself."""
+    is_scored: bool = False
+    """The scores in it are."""
 
     @property
     def is_whole(self) -> bool:
@@ -122,7 +124,7 @@ def _choices(found: dict[str, Any]) -> list[Choice]:
 def _whole_answer(
     found: dict[str, Any], body: bytes, asked: Asked, *, is_plain: bool
 ) -> Answer:
-    if asked.is_vector:
+    if asked.is_vector or asked.is_scored:
         return _vector_answer(found, body, asked)
     whole = read_whole(asked.path, found, asked.body)
     as_it_came = is_plain and whole.is_sorted
@@ -132,7 +134,8 @@ def _whole_answer(
 
 def _vector_answer(found: dict[str, Any], body: bytes, asked: Asked) -> Answer:
     """The vectors of several texts: a bad one among them is its own row's trouble."""
-    answer = Answer([], None, "", *_usage(found), vectors=read_vectors(found, asked.body))
+    read = read_scores if asked.is_scored else read_vectors
+    answer = Answer([], None, "", *_usage(found), vectors=read(found, asked.body))
     if asked.keeps_body:
         answer.body = msgspec.Raw(msgspec.json.encode(found))
     return answer

@@ -20,6 +20,8 @@ _PATHS = {
     "prompt": "/v1/completions",
     "input": "/v1/embeddings",
 }
+_PAIRS = {"rerank": "/v1/rerank", "score": "/score"}
+"""Where an endpoint scores pairs: as Jina, Cohere and vLLM have it, or as vLLM alone."""
 _KEPT = ("messages", "prompt", "input", "stream", "stream_options")
 _MOST_TAILS = 1024
 _PLAIN = (
@@ -37,8 +39,8 @@ _PLAIN = (
 class Bodies:
     """Request bodies for one model name."""
 
-    def __init__(self, model: str, *, streams: bool = False) -> None:
-        self._model, self._streams = model, streams
+    def __init__(self, model: str, *, streams: bool = False, pairs: str = "rerank") -> None:
+        self._model, self._streams, self._pairs = model, streams, pairs
         self._tails: dict[tuple[Sampling, int, str], bytes] = {}
 
     def build(
@@ -47,6 +49,8 @@ class Bodies:
         """Path of the API, and body, of what a row, or several, have on the wire."""
         if field.startswith("/"):
             return field, self._named(wire)
+        if field == "documents":
+            return self._of_pairs(wire, sampling)
         key = (sampling, max_tokens, field)
         tail = self._tails.get(key)
         if tail is None:
@@ -54,6 +58,15 @@ class Bodies:
                 self._tails.clear()
             tail = self._tails[key] = self._tail(*key)
         return _PATHS[field], b'{"%b":%b%b' % (field.encode("ascii"), wire, tail)
+
+    def _of_pairs(self, wire: bytes, sampling: Sampling) -> tuple[str, bytes]:
+        """A query and documents; the places of a ranking are ours to count, so all scores are asked for."""
+        asked = msgspec.json.decode(wire)
+        if self._pairs == "score":
+            asked = {"text_1": asked["query"], "text_2": asked["documents"]}
+        extra = msgspec.json.decode(sampling.extra) if sampling.extra else {}
+        fields = {"model": self._model} if self._model else {}
+        return _PAIRS[self._pairs], msgspec.json.encode({**extra, **fields, **asked})
 
     def _named(self, body: bytes) -> bytes:
         """A whole body, with the model's name in it."""

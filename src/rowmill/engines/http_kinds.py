@@ -59,6 +59,26 @@ def read_vectors(found: dict[str, Any], asked: bytes) -> list[bytes]:
         raise errors.Disconnected(reason=reason) from error
 
 
+def read_scores(found: dict[str, Any], asked: bytes) -> list[bytes]:
+    """The score of each document of a body, in the order of the documents, as float32.
+
+    Raises:
+        Disconnected: One is missing, or is no number.
+    """
+    documents = msgspec.json.decode(asked)
+    name, key = ("data", "score") if "text_2" in documents else ("results", "relevance_score")
+    wanted = len(documents.get("text_2") or documents["documents"])
+    try:
+        parts = _of_length(found, name, wanted)
+        # A ranking comes with the best first.
+        _in_order({}, parts)
+        scores = {int(part.get("index", at)): part[key] for at, part in enumerate(parts)}
+        return [_packed([float(scores[at])]) for at in range(wanted)]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = f"HTTP 200 with a body whose `{name}` is no list of scores"
+        raise errors.Disconnected(reason=reason) from error
+
+
 def _packed(vector: str | list[float | None] | None) -> bytes:
     if vector is None:
         return b""

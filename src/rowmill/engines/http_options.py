@@ -8,6 +8,7 @@ Memory: none kept.
 from __future__ import annotations
 
 import os
+from typing import Literal
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, field_validator
@@ -63,6 +64,8 @@ class HttpOptions(Options):
     """Endpoints that are all down are waited for so long; then their rows fail."""
     texts: int = Field(default=32, ge=1)
     """Texts to embed in one request, at most; an endpoint that takes fewer is asked with fewer."""
+    pairs: Literal["rerank", "score"] = "rerank"
+    """Where pairs are scored: `/v1/rerank`, as vLLM, Jina and Cohere have it, or vLLM's `/score`."""
     stream: bool = False
     """Ask for answers piece by piece: a connection between that cuts silent ones off stays open."""
     keep_body: bool = False

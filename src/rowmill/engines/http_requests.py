@@ -28,8 +28,8 @@ from rowmill.engines.http_options import address
 from rowmill.engines.http_told import Told
 from rowmill.engines.http_wire import Unreachable, Wire
 from rowmill.engines.retry import GiveUp, Policy, after_failure, asked_wait
-from rowmill.engines.vectors import embedded
-from rowmill.rows import NULL, Outcome, Prompts
+from rowmill.engines.vectors import answered_with
+from rowmill.rows import NULL, Outcome, Pair, Prompts
 
 Deliver = Callable[[list[Outcome]], None]
 
@@ -49,6 +49,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     embeds: bool = False
     texts: int = 1
     """Most texts to embed in one request."""
+    scores: str = ""
+    """How pairs are asked for, `rerank` or `score`; empty where rows are none."""
 
 
 class Requests:
@@ -59,7 +61,7 @@ class Requests:
     ) -> None:
         self._lanes, self._settings, self._wire = lanes, settings, wire
         self._deliver, self._told = deliver, told
-        self._bodies = Bodies(settings.model, streams=settings.streams)
+        self._bodies = Bodies(settings.model, streams=settings.streams, pairs=settings.scores)
         self._loop = asyncio.get_running_loop()
         self._batches: deque[tuple[Prompts, int]] = deque()
         self._again: deque[Group] = deque()
@@ -175,7 +177,8 @@ class Requests:
     def _asked(self, rows: list[Row], field: str) -> Asked:
         sampling, most = rows[0].sampling, rows[0].max_tokens
         path, body = self._bodies.build(field, joined(rows), sampling, most)
-        return Asked(path, body, self._settings.keeps_body, self._settings.embeds)
+        own = self._settings
+        return Asked(path, body, own.keeps_body, own.embeds, bool(own.scores))
 
     def _tick(self) -> None:
         """What only time brings: windows that grow, endpoints that may be tried again, outages that last."""
@@ -361,7 +364,11 @@ def _outcomes(group: Group, answer: Answer, now: float) -> Iterator[Outcome]:
         return
     for row, (vectors, tokens) in zip(group.rows, shared_out(group.rows, answer), strict=True):
         outcome = _outcome(group, row, answer, now, row.prompt_tokens or tokens)
-        yield msgspec.structs.replace(outcome, **embedded(row.pieces, vectors))
+        if group.asked.is_scored:
+            vectors, pairs = answer.vectors, [Pair(0, 0)]
+            yield msgspec.structs.replace(outcome, **answered_with(vectors, pairs=pairs))
+        else:
+            yield msgspec.structs.replace(outcome, **answered_with(vectors, row.pieces))
 
 
 def _outcome(group: Group, row: Row, answer: Answer, now: float, tokens: int) -> Outcome:

@@ -12,36 +12,49 @@ from __future__ import annotations
 import msgspec
 
 from rowmill.answers import Finding, Rule, rule_of
+from rowmill.config import EngineConfig
 from rowmill.engines.thoughts import NO_ANSWER, Thoughts
 from rowmill.engines.vectors import Vectors
+from rowmill.engines.verdicts import Verdicts
 from rowmill.rows import Choice, Limits, Outcome, Prompts
 
 _NOT_JUDGED = frozenset(("tool_calls", "function_call"))
+
+
+def judge_of(engine: EngineConfig, limits: Limits, thoughts: Thoughts | None = None) -> Judge:
+    """The judge of an open engine.
+
+    Raises:
+        ConfigError: Its vectors are not what the job wants.
+    """
+    if engine.embed is not None:
+        return Judge(Vectors(engine.embed, limits))
+    return Judge(None if engine.is_asked_for_texts else Verdicts(engine, limits), thoughts)
 
 
 class Judge:
     """One thread expects, another judges."""
 
     def __init__(
-        self, vectors: Vectors | None = None, thoughts: Thoughts | None = None
+        self, numbers: Vectors | Verdicts | None = None, thoughts: Thoughts | None = None
     ) -> None:
         """A judge of one engine's answers.
 
         Args:
-            vectors: where those are vectors.
+            numbers: looks at them where they are no texts.
             thoughts: where reasoning is to be told from them.
         """
         self._thoughts = thoughts
         self._rules: dict[int, Rule] = {}
-        self._vectors = vectors
+        self._numbers = numbers
         self._cut_from: dict[int, int] = {}
         self._media: dict[int, list[str]] = {}
 
     def limits(self, limits: Limits) -> Limits:
         """The engine's limits, as they are for those behind this."""
-        if self._vectors is None:
+        if self._numbers is None:
             return limits
-        return msgspec.structs.replace(limits, dimensions=self._vectors.dimensions)
+        return msgspec.structs.replace(limits, dimensions=self._numbers.dimensions)
 
     def expect(self, prompts: Prompts) -> None:
         """Note the rules of rows, before the engine has them, and which of them were cut."""
@@ -57,9 +70,9 @@ class Judge:
                 self._rules[key] = rule
 
     def judged(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """The same outcomes, those of rows with a rule judged by it, and vectors looked at."""
-        if self._vectors is not None:
-            return list(map(self._told_cut, self._vectors.judged(outcomes)))
+        """The same outcomes, those of rows with a rule judged by it, and numbers looked at."""
+        if self._numbers is not None:
+            return list(map(self._told_cut, self._numbers.judged(outcomes)))
         if self._media:
             outcomes = list(map(self._shown, outcomes))
         if self._thoughts is not None:

@@ -21,6 +21,7 @@ from pydantic import Field
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.llamacpp_ask import Sample, read_sample, request
+from rowmill.engines.llamacpp_embed import LlamaVectors
 from rowmill.engines.llamacpp_seats import Room, SeatedRow
 from rowmill.engines.options import Options, mistakes, parse
 from rowmill.engines.prompt import check_prompt, room_for
@@ -51,6 +52,12 @@ _SAMPLING = (
     "return_token_ids",
 )
 
+KINDS = frozenset(("chat", "generate", "embed"))
+"""What it can be asked for."""
+_POOLINGS = {1: "mean", 2: "cls", 3: "last"}
+"""By llama.cpp's numbers, as a file's metadata has them."""
+_EMBED_SEATS = 32
+
 EFFORT = frozenset(("threads", "n_ctx", "n_batch", "n_ubatch", "n_gpu_layers"))
 """Settings that change no answer: a run may be resumed with others."""
 
@@ -79,6 +86,10 @@ def check_options(engine: EngineConfig) -> list[str]:
     n_ctx = engine.options.get("n_ctx")
     if not found and n_ctx and n_ctx < (engine.max_model_len or 0):
         found.append(f"`engine.n_ctx` = {n_ctx} is less than `engine.max_model_len`; raise it")
+    if not found and engine.embed is not None and not _pooling(engine):
+        found.append(
+            f"`embed.pooling`: `{path.name}` does not say how the model pools; set `mean`, `cls` or `last`"
+        )
     return found
 
 
@@ -98,18 +109,22 @@ def declare(engine: EngineConfig) -> Limits:
     architecture = bytes(metadata.get("general.architecture", b"")).decode()
     trained = int(metadata.get(f"{architecture}.context_length", 0)) or _CONTEXT
     longest = engine.max_model_len or options.n_ctx or min(trained, _CONTEXT)
-    seats = engine.seats or _SEATS
+    embeds = engine.embed is not None
+    seats = engine.seats or (_EMBED_SEATS if embeds else _SEATS)
     return Limits(
         takes="ids",
         max_model_tokens=min(longest, trained),
         seats=seats,
-        kv_tokens=options.n_ctx or max(longest, seats * _SEAT_TOKENS),
-        sampling=_SAMPLING,
+        # Texts that are embedded leave it at once: two calls of the longest fit.
+        kv_tokens=options.n_ctx
+        or (max(2 * longest, _CONTEXT) if embeds else max(longest, seats * _SEAT_TOKENS)),
+        sampling=() if embeds else _SAMPLING,
+        dimensions=int(metadata.get(f"{architecture}.embedding_length", 0)) if embeds else 0,
         about=f"llama.cpp: {path.name}",
     )
 
 
-def open(engine: EngineConfig) -> Llama:
+def open(engine: EngineConfig) -> Llama | LlamaVectors:
     """Load the model.
 
     Raises:
@@ -123,13 +138,23 @@ def open(engine: EngineConfig) -> Llama:
     except ImportError as error:
         raise errors.MissingExtra(what="`xllamacpp`", extra="llamacpp") from error
     settings = _settings(xllamacpp.CommonParams(), engine, limits)
+    if engine.embed is not None:
+        settings.embedding = True
+        kinds, name = xllamacpp.llama_pooling_type, _pooling(engine).upper()
+        settings.pooling_type = getattr(kinds, f"LLAMA_POOLING_TYPE_{name}")
+        # A text is pooled in one piece.
+        settings.n_ubatch = max(settings.n_ubatch, limits.max_model_tokens)
+        settings.n_batch = max(settings.n_batch, settings.n_ubatch)
     try:
         server = xllamacpp.Server(settings)
     except RuntimeError as error:
         reason = f"llama.cpp cannot load `{engine.model}`: {error}; see the engine's log"
         raise errors.EngineDied(reason=reason) from error
     tokens = read_metadata(Path(engine.model).expanduser()).get("tokenizer.ggml.tokens", ())
-    return Llama(server, limits, vocabulary=len(tokens) or _ANY_VOCABULARY)
+    vocabulary = len(tokens) or _ANY_VOCABULARY
+    if engine.embed is not None:
+        return LlamaVectors(server, limits, vocabulary=vocabulary)
+    return Llama(server, limits, vocabulary=vocabulary)
 
 
 class Llama:
@@ -234,6 +259,15 @@ class Llama:
         sample = read_sample(result, row.sampling, index)
         self._expected_tokens = max(self._expected_tokens, 2 * sample.output_tokens)
         return sample
+
+
+def _pooling(engine: EngineConfig) -> str:
+    """How the model pools: as the job says, else the file; empty where neither does."""
+    if engine.embed is None or engine.embed.pooling != "auto":
+        return engine.embed.pooling if engine.embed else ""
+    metadata = read_metadata(Path(engine.model).expanduser())
+    architecture = bytes(metadata.get("general.architecture", b"")).decode()
+    return _POOLINGS.get(int(metadata.get(f"{architecture}.pooling_type", 0)), "")
 
 
 def _settings(settings: Any, engine: EngineConfig, limits: Limits) -> Any:

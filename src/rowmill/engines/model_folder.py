@@ -88,6 +88,14 @@ def media_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind for key, kind in keys.items() if told.get(key)))
 
 
+def text_context(config: Mapping[str, Any]) -> int:
+    """Most tokens of a text: of models whose positions begin behind that of padding, some fewer."""
+    longest = context_of(config)
+    if str(config.get("model_type", "")).endswith("roberta"):
+        longest -= int(config.get("pad_token_id") or 0) + 1
+    return longest
+
+
 def short_name(model: str) -> str:
     """What people call a model: the last part of its path, or its name on the hub."""
     return model if is_hub_name(model) else Path(model).name

@@ -1,4 +1,5 @@
-"""Token ids -> vectors on a CPU, by onnxruntime: the embedded default of jobs that embed.
+"""Token ids -> vectors, or numbers of a head, on a CPU, by onnxruntime: the embedded default of jobs without a language
+model.
 
 Promises: texts of like length go through the model together, each with as little filling as there are neighbours for;
 a text that the model fails on fails alone.
@@ -23,11 +24,13 @@ import numpy.typing as npt
 from pydantic import Field
 
 from rowmill import errors
-from rowmill.config import EmbedConfig, EngineConfig
+from rowmill.config import EngineConfig
+from rowmill.engines.heads import head_mistakes, head_of
 from rowmill.engines.onnx_folder import Folder, Pooling, find_file, read_folder
 from rowmill.engines.options import Options, mistakes, parse
 from rowmill.engines.padded import Text, Waiting
 from rowmill.engines.protocol import Feed
+from rowmill.kinds_config import EmbedConfig
 from rowmill.rows import Ids, Limits, Outcome
 
 _SEATS = 2048
@@ -35,7 +38,7 @@ _STEP_TOKENS = 2048
 _POOLED = ("sentence_embedding", "text_embeds", "embeddings", "dense_vecs")
 """Names that exports give to vectors of whole texts."""
 
-KINDS = frozenset(("embed",))
+KINDS = frozenset(("embed", "classify", "score", "rerank"))
 """What it can be asked for."""
 EFFORT = frozenset(("threads", "step_tokens"))
 """Settings that change no answer: a run may be resumed with others."""
@@ -68,7 +71,12 @@ def check_options(engine: EngineConfig) -> list[str]:
         return [
             f"`engine.model`: there is no `{wanted}` in `{Path(engine.model).expanduser()}`"
         ]
-    return []
+    if engine.classify is not None and engine.classify.names:
+        return [
+            "`classify.labels` are weighed by a language model, and engine `onnx` has models with heads;"
+            " take engine `transformers` or `vllm`, or leave `labels` out"
+        ]
+    return [] if engine.embed else list(head_mistakes(_folder(engine).config, engine))
 
 
 def declare(engine: EngineConfig) -> Limits:
@@ -109,18 +117,19 @@ def open(engine: EngineConfig) -> Onnx:
     except Exception as error:
         reason = f"onnxruntime cannot load `{folder.file}`: {type(error).__name__}; see the engine's log"
         raise errors.EngineDied(reason=reason) from error
-    model = Model(session, folder, engine.embed or EmbedConfig())
+    kind = Model if engine.embed is not None else Head
+    model = kind(session, folder, engine.embed or EmbedConfig())
     return Onnx(model, limits, parse(OnnxOptions, engine))
 
 
-class Model:
-    """Weights, and how their outputs become vectors."""
+class Graph:
+    """Weights, and what goes into them."""
 
-    def __init__(self, session: Any, folder: Folder, asked: EmbedConfig) -> None:
+    def __init__(self, session: Any, folder: Folder) -> None:
         """A loaded model.
 
         Raises:
-            ConfigError: It takes or gives other things than text models do.
+            ConfigError: It takes other things than text models do.
         """
         self._session = session
         self._inputs = [one.name for one in session.get_inputs()]
@@ -136,7 +145,35 @@ class Model:
                 " and attention_mask, token_type_ids or position_ids beside"
             )
             raise errors.ConfigError(reason=reason)
-        ranks = {one.name: len(one.shape) for one in session.get_outputs()}
+        self._ranks = {one.name: len(one.shape) for one in session.get_outputs()}
+
+    def _run(
+        self, output: str, texts: Sequence[Ids], seconds: Sequence[int]
+    ) -> tuple[Floats, Whole]:
+        """One output for some texts, and where they are no filling."""
+        ids, mask = _filled_up(texts)
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        if "token_type_ids" in self._inputs:
+            second = np.array(seconds, np.int64)[:, None]
+            inputs["token_type_ids"] = mask * (np.arange(ids.shape[1]) >= second)
+        if "position_ids" in self._inputs:
+            inputs["position_ids"] = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
+        given = {name: inputs[name] for name in self._inputs}
+        (found,) = self._session.run([output], given)
+        return found, mask
+
+
+class Model(Graph):
+    """A model of vectors."""
+
+    def __init__(self, session: Any, folder: Folder, asked: EmbedConfig) -> None:
+        """A loaded model.
+
+        Raises:
+            ConfigError: It gives other things than such models do.
+        """
+        super().__init__(session, folder)
+        ranks = self._ranks
         pooled = [name for name in _POOLED if ranks.get(name) == 2]
         self._pooling = folder.pooling_for(asked, has_pooled=bool(pooled))
         wanted = (
@@ -149,32 +186,56 @@ class Model:
         normalise = folder.normalises if asked.normalise is None else asked.normalise
         self._normalise = bool(normalise)
 
-    def vectors(self, texts: Sequence[Ids]) -> Floats:
+    def numbers(self, texts: Sequence[Ids], seconds: Sequence[int]) -> Floats:
         """A vector for each text, of which here are the ids.
 
         Raises:
             Exception: Whatever onnxruntime raises.
         """
-        ids, mask = _filled_up(texts)
-        inputs = {"input_ids": ids, "attention_mask": mask}
-        if "token_type_ids" in self._inputs:
-            inputs["token_type_ids"] = np.zeros_like(ids)
-        if "position_ids" in self._inputs:
-            inputs["position_ids"] = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
-        given = {name: inputs[name] for name in self._inputs}
-        (hidden,) = self._session.run([self._output], given)
+        hidden, mask = self._run(self._output, texts, seconds)
         found = hidden if self._pooling is None else pooled(hidden, mask, self._pooling)
         return _of_length_one(found) if self._normalise else found.astype(np.float32)
 
     def dimensions(self) -> int:
         """Numbers in a vector, seen on one text."""
-        return int(self.vectors([np.zeros(1, np.uint32)]).shape[1])
+        return int(self.numbers([np.zeros(1, np.uint32)], [1]).shape[1])
+
+
+class Head(Graph):
+    """A model that tells classes apart, or scores pairs."""
+
+    def __init__(self, session: Any, folder: Folder, asked: EmbedConfig) -> None:
+        """A loaded model.
+
+        Raises:
+            ConfigError: It gives other things than such models do.
+        """
+        del asked
+        super().__init__(session, folder)
+        flat = [name for name, rank in self._ranks.items() if rank == 2]
+        named = [name for name in flat if name == "logits"] or flat
+        if not named:
+            reason = f"`{folder.file}` gives {', '.join(self._ranks)}, none of which has numbers for a whole text"
+            raise errors.ConfigError(reason=reason)
+        self._output = named[0]
+
+    def numbers(self, texts: Sequence[Ids], seconds: Sequence[int]) -> Floats:
+        """The head's numbers for each text.
+
+        Raises:
+            Exception: Whatever onnxruntime raises.
+        """
+        return self._run(self._output, texts, seconds)[0].astype(np.float32)
+
+    def dimensions(self) -> int:
+        """It makes no vectors."""
+        return 0
 
 
 class Onnx:
     """A loaded model and its threads."""
 
-    def __init__(self, model: Model, limits: Limits, options: OnnxOptions) -> None:
+    def __init__(self, model: Model | Head, limits: Limits, options: OnnxOptions) -> None:
         self._model = model
         self.limits = msgspec.structs.replace(limits, dimensions=model.dimensions())
         self._threads = options.threads or len(os.sched_getaffinity(0))
@@ -191,8 +252,8 @@ class Onnx:
                 # One more than there are threads, so that none waits for this one.
                 while self._waiting and len(running) <= self._threads:
                     texts = self._waiting.step()
-                    ids = [text.ids for text in texts]
-                    running[pool.submit(self._model.vectors, ids)] = texts
+                    ids, seconds = ([t.ids for t in texts], [t.second for t in texts])
+                    running[pool.submit(self._model.numbers, ids, seconds)] = texts
                 if not running:
                     break
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
@@ -235,7 +296,7 @@ class Onnx:
         """Texts of a step that failed: who fails alone, too, is the one."""
         for text in texts:
             try:
-                vector = self._model.vectors([text.ids])[0]
+                vector = self._model.numbers([text.ids], [text.second])[0]
             # The library's own classes again; a row that makes it fail is one row's trouble.
             except Exception as error:
                 reason = f"onnxruntime fails on this text: {type(error).__name__}"
@@ -252,12 +313,15 @@ def _folder(engine: EngineConfig) -> Folder:
 
 def _limits(engine: EngineConfig, folder: Folder) -> Limits:
     longest = engine.max_model_len or folder.max_tokens
+    head = None if engine.embed is not None else head_of(folder.config, engine)
     return Limits(
         takes="ids",
         max_model_tokens=longest,
         seats=engine.seats or _SEATS,
         step_tokens=parse(OnnxOptions, engine).step_tokens,
-        dimensions=folder.dimensions,
+        dimensions=folder.dimensions if head is None else 0,
+        labels=head.labels if head else (),
+        activation=head.activation if head else "",
         pads=True,
         about=f"onnxruntime: {folder.file.parent.name}/{folder.file.name}",
     )

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from rowmill import errors
-from rowmill.config import EmbedConfig
+from rowmill.kinds_config import EmbedConfig
 
 Pooling = Literal["mean", "cls", "last"]
 
@@ -43,6 +43,8 @@ class Folder(msgspec.Struct, frozen=True):
     """0: no file says it."""
     max_tokens: int
     """Of one text; 0: no file says it."""
+    config: dict[str, Any] = {}
+    """config.json."""
 
     def pooling_for(self, asked: EmbedConfig, *, has_pooled: bool) -> Pooling | None:
         """How to pool as a job asks; None: take what the model has pooled itself.
@@ -98,6 +100,7 @@ def read_folder(file: Path) -> Folder:
             pooling.get("word_embedding_dimension"), config.get("hidden_size")
         ),
         max_tokens=_max_tokens(root, config),
+        config=config,
     )
 
 

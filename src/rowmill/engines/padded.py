@@ -14,8 +14,8 @@ from operator import attrgetter
 
 import msgspec
 
-from rowmill.engines.vectors import embedded
-from rowmill.rows import Ids, Outcome, Piece, Prompts
+from rowmill.engines.vectors import answered_with, parts_of
+from rowmill.rows import Ids, Outcome, Pair, Piece, Prompts
 
 MOST_FILLING = 0.1
 """Share of a step: what is computed in vain costs as much as the rest, a further step next to nothing."""
@@ -28,6 +28,8 @@ class TextRow(msgspec.Struct):
     key: int
     pieces: list[Piece]
     """Of a text that is too long, where its chunks lie in it; else empty."""
+    pairs: list[Pair]
+    """Of a row that is scored, each query with a document."""
     vectors: list[bytes]
     """One for each text of it, empty while it is missing."""
     prompt_tokens: int
@@ -45,6 +47,8 @@ class Text(msgspec.Struct):
     length: int
     number: int
     """In order of arrival."""
+    second: int
+    """Its first token that is of another kind, in a pair; else its length."""
 
 
 class Waiting:
@@ -65,15 +69,14 @@ class Waiting:
         """More rows."""
         now = time.monotonic()
         for key, ids in zip(prompts.keys, prompts.row_ids(), strict=True):
-            pieces = prompts.pieces.get(key, [])
-            number = max(1, len(pieces))
-            row = TextRow(key, pieces, [b""] * number, len(ids), now, number)
-            start = 0
-            for at in range(number):
-                stop = start + pieces[at].tokens if pieces else len(ids)
-                self._texts.append(Text(row, at, ids[start:stop], stop - start, self._count))
+            pieces, pairs = prompts.pieces.get(key, []), prompts.pairs.get(key, [])
+            row = TextRow(key, pieces, pairs, [], len(ids), now, 0)
+            for at, part in enumerate(parts_of(ids, pieces, pairs)):
+                second = pairs[at].second if pairs else len(part)
+                self._texts.append(Text(row, at, part, len(part), self._count, second))
                 self._count += 1
-                start = stop
+                row.vectors.append(b"")
+                row.missing += 1
         self.rows += len(prompts)
         self._is_sorted = False
 
@@ -144,5 +147,5 @@ def _answered(row: TextRow, now: float) -> Outcome:
         prompt_tokens=row.prompt_tokens,
         attempts=1,
         seconds=round(now - row.began, 6),
-        **embedded(row.pieces, row.vectors),
+        **answered_with(row.vectors, row.pieces, row.pairs),
     )

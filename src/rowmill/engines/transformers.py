@@ -17,15 +17,25 @@ from pydantic import Field
 
 from rowmill import errors
 from rowmill.config import EngineConfig
-from rowmill.engines.model_folder import config_of, context_of, folder_mistakes, short_name
+from rowmill.engines.heads import head_mistakes, head_of
+from rowmill.engines.model_folder import (
+    config_of,
+    folder_mistakes,
+    short_name,
+    text_context,
+)
 from rowmill.engines.options import Options, check_version, mistakes, parse
 from rowmill.engines.transformers_batch import PaddedBatch
+from rowmill.engines.transformers_heads import ClassHead
+from rowmill.engines.transformers_labels import LabelWeights
+from rowmill.engines.transformers_numbers import Numbers
 from rowmill.engines.transformers_run import Transformers
 from rowmill.engines.weights import pickled_mistakes
 from rowmill.rows import Limits
 from rowmill.tokens import open_tokenizer
+from rowmill.tokens.labels import encode_labels
 
-__all__ = ["EFFORT", "TransformersOptions", "check_options", "declare", "open"]
+__all__ = ["EFFORT", "KINDS", "TransformersOptions", "check_options", "declare", "open"]
 
 OLDEST = (5, 19)
 _SEATS = 32
@@ -48,6 +58,8 @@ _FAILURES = (RuntimeError, ValueError, TypeError, OSError, ImportError, KeyError
 """What the library raises for a model that it cannot load."""
 _MOST_WORDS = 300
 
+KINDS = frozenset(("chat", "generate", "classify", "score", "rerank"))
+"""What it can be asked for."""
 EFFORT = frozenset(("threads", "batch_tokens", "prompt_tokens", "device"))
 """Settings that change no answer beyond rounding: a run may be resumed with others."""
 
@@ -75,7 +87,12 @@ def check_options(engine: EngineConfig) -> list[str]:
     """Mistakes in the settings of this engine, a sentence each; torch is not needed."""
     found = mistakes(TransformersOptions, engine)
     found += folder_mistakes(engine)
-    return found + list(pickled_mistakes(engine))
+    found += pickled_mistakes(engine)
+    return found + (
+        list(head_mistakes(config_of(engine), engine))
+        if not found and _has_head(engine)
+        else []
+    )
 
 
 def declare(engine: EngineConfig) -> Limits:
@@ -90,20 +107,25 @@ def declare(engine: EngineConfig) -> Limits:
         raise errors.BadJob(where="engine `transformers`", mistakes=found)
     options = parse(TransformersOptions, engine)
     config = config_of(engine)
-    _check_kind(config)
+    head = head_of(config, engine) if _has_head(engine) else None
+    if head is None:
+        _check_kind(config)
     return Limits(
         takes="ids",
-        max_model_tokens=engine.max_model_len or context_of(config),
+        max_model_tokens=engine.max_model_len or text_context(config),
         seats=engine.seats or _SEATS,
         step_tokens=options.prompt_tokens,
         kv_tokens=options.batch_tokens,
         starts_slowly=True,
-        sampling=_SAMPLING,
+        sampling=_SAMPLING if engine.is_asked_for_texts else (),
+        pads=not engine.is_asked_for_texts,
+        labels=head.labels if head else (),
+        activation=head.activation if head else "",
         about=f"transformers: {short_name(engine.model)}",
     )
 
 
-def open(engine: EngineConfig) -> Transformers:
+def open(engine: EngineConfig) -> Transformers | Numbers:
     """Load the model.
 
     Raises:
@@ -113,23 +135,37 @@ def open(engine: EngineConfig) -> Transformers:
     """
     limits, options = declare(engine), parse(TransformersOptions, engine)
     tokenizer: Any = open_tokenizer(engine)
-    if tokenizer is None:
+    if tokenizer is None and not _has_head(engine):
         reason = "the model brings no tokenizer.json; set `engine.tokenizer`"
         raise errors.ConfigError(reason=reason)
     library, torch = _library()
     torch.set_num_threads(options.threads or len(os.sched_getaffinity(0)))
     device = options.device or ("cuda:0" if torch.cuda.is_available() else "cpu")
     model = _loaded(library, torch, engine, options).to(device)
-    generation = model.generation_config.to_dict()
     about = limits.about.replace("transformers", f"transformers {library.__version__}", 1)
+    limits = msgspec.structs.replace(limits, about=about)
+    if _has_head(engine):
+        return Numbers(ClassHead(model), limits)
+    batch = PaddedBatch(model)
+    if engine.classify is not None:
+        labels = encode_labels(engine.classify, tokenizer)
+        weights = LabelWeights(model, labels, held_tokens=options.batch_tokens)
+        return Numbers(weights, limits)
+    generation = model.generation_config.to_dict()
     return Transformers(
-        PaddedBatch(model),
-        limits=msgspec.structs.replace(limits, about=about),
+        batch,
+        limits=limits,
         vocabulary=model.get_input_embeddings().weight.shape[0],
         ends=_end_tokens(generation.get("eos_token_id")),
         defaults=generation,
         texts=tokenizer.answer_texts(),
     )
+
+
+def _has_head(engine: EngineConfig) -> bool:
+    """Whether the model's own classes are asked for, not what it would say."""
+    is_labels = engine.classify is not None and bool(engine.classify.names)
+    return not engine.is_asked_for_texts and not is_labels
 
 
 def _check_kind(config: dict[str, Any]) -> None:
@@ -179,7 +215,8 @@ def _loaded(
     library.utils.logging.disable_progress_bar()
     path = Path(engine.model).expanduser()
     try:
-        model = library.AutoModelForCausalLM.from_pretrained(
+        kind = "SequenceClassification" if _has_head(engine) else "CausalLM"
+        model = getattr(library, f"AutoModelFor{kind}").from_pretrained(
             str(path) if path.exists() else engine.model,
             revision=engine.revision or "main",
             dtype=getattr(torch, options.dtype),

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rowmill import errors
-from rowmill.config import EmbedConfig
-from rowmill.rows import Chunk, Limits, Outcome, Piece
+from rowmill.kinds_config import EmbedConfig
+from rowmill.rows import Chunk, Ids, Limits, Outcome, Pair, Piece
 
 Matrix = npt.NDArray[np.float32]
 _BYTES = 4
@@ -109,8 +109,20 @@ class Vectors:
             return np.ascontiguousarray(kept / lengths, "<f4")
 
 
-def embedded(pieces: Sequence[Piece], vectors: Sequence[bytes]) -> dict[str, Any]:
-    """The fields of an outcome that its vectors fill, one for each piece where the text is in pieces."""
+def parts_of(ids: Ids, pieces: Sequence[Piece], pairs: Sequence[Pair]) -> list[Ids]:
+    """The texts of a row that go through a model one by one: itself, its pieces, or its pairs."""
+    parts = pieces or pairs
+    if not parts:
+        return [ids]
+    return np.split(ids, np.cumsum([part.tokens for part in parts])[:-1])
+
+
+def answered_with(
+    vectors: Sequence[bytes], pieces: Sequence[Piece] = (), pairs: Sequence[Pair] = ()
+) -> dict[str, Any]:
+    """The fields of an outcome that its vectors fill, one for each part of the row where there are several."""
+    if pairs:
+        return {"embedding": None, "chunks": [Chunk(0, 0, vector) for vector in vectors]}
     if not pieces:
         return {"embedding": vectors[0], "chunks": []}
     chunks = [

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from rowmill import engines, registry
-from rowmill.config import INNER_TABLES, EngineConfig, Job
+from rowmill.config import EngineConfig, Job
 from rowmill.measure import Measure
 
 EFFORT_TABLES = ("plan", "run", "output", "sink", "kubernetes", "ray", "telemetry")
-EFFORT_ENGINE_FIELDS = frozenset({"seats", "tokenizer", "chat_template", *INNER_TABLES})
-"""Tokenizer and template are in the identity by what is in them, not by where they lie; the job's own tables are there
-themselves."""
+INNER_ENGINE_FIELDS = frozenset({"embed", "classify", "score", "ranks", "media", "reasoning"})
+"""What the job says elsewhere, told to the engine."""
+EFFORT_ENGINE_FIELDS = INNER_ENGINE_FIELDS | {"seats", "tokenizer", "chat_template"}
+"""Tokenizer and template are in the identity by what is in them, not by where they lie."""
 MEDIA_IDENTITY = ("images", "audio", "send")
 """Of `[media]`, what changes answers; the rest says what may be read, and how fast. What a file holds is a row's own."""
 

@@ -44,7 +44,7 @@ from rowmill.publish import Done, publish
 from rowmill.read.source import changed
 from rowmill.record import read_run
 from rowmill.storage import LocalStorage, Storage, open_storage, probe
-from rowmill.write.form import Form, form_of, vectors_of
+from rowmill.write.form import Form, answer_form_of, form_of
 
 MAX_SHOWN_ERRORS = 50
 OWN_HIDDEN = (".lock", ".tmp-", ".probe-")
@@ -318,7 +318,7 @@ def publish_run(opened: Opened, storage: Storage, ahead: Ahead | None) -> Done:
 def form_of_run(opened: Opened) -> Form:
     """How the run's results are written."""
     job = opened.words.job
-    return form_of(job.output, opened.cut.shards, vectors_of(job))
+    return form_of(job.output, opened.cut.shards, answer_form_of(job))
 
 
 def schema_text(job: Job) -> str:

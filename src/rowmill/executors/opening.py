@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 from rowmill import engines
-from rowmill.config import INNER_TABLES, Job
+from rowmill.config import Job
 from rowmill.errors import BadJob, ConfigError, InputChanged, RunMismatch
 from rowmill.events import MAX_NAMED_FILES, Forecast, Listener, Note, Planned
-from rowmill.executors.identity import identity
+from rowmill.executors.identity import INNER_ENGINE_FIELDS, identity
 from rowmill.executors.profiles import profiled
-from rowmill.executors.reasons import reasons, versions
+from rowmill.executors.reasons import label_reason, reasons, versions
 from rowmill.executors.spools import keep_spools, spool_folder
 from rowmill.executors.wording import Words, as_begun, compiled, with_field_order
 from rowmill.pipeline import Known, Stations
@@ -202,7 +202,7 @@ def new_run(words: Words, source: Source, token: str) -> Opened:
         token=token,
         identity=identity(words.job, words.measure),
         job=as_recorded(job),
-        reasons=reasons(job, words.limits, cut_) | told,
+        reasons=reasons(job, words.limits, cut_) | label_reason(job, words.tokenizer) | told,
         versions=versions(),
         files=source.files,
         started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -215,7 +215,7 @@ def as_recorded(job: Job) -> dict[str, Any]:
     """The job as it was given, files named so that they are found from any folder."""
     tree = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     engine = tree.get("engine", {})
-    for name in INNER_TABLES:
+    for name in INNER_ENGINE_FIELDS:
         engine.pop(name, None)
     if tree.get("media", {}).get("folder"):
         tree["media"]["folder"] = str(Path(job.media.folder).expanduser().absolute())

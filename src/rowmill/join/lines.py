@@ -18,13 +18,13 @@ from rowmill.read import in_turn, read_spans
 from rowmill.record import Cut, Places
 from rowmill.rows import Shard, pack_key
 from rowmill.storage import Storage
+from rowmill.write.answer_form import AnswerForm
 from rowmill.write.results import ResultLines, key_start
-from rowmill.write.vectors import VectorForm
 
 
 def joined(spec: PartSpec, outcomes: OutcomeLines) -> Iterator[list[bytes]]:
     """Result lines of a part, a few thousand at a time; `outcomes` stand at its first row."""
-    results = ResultLines(spec.prefix, spec.form.vectors)
+    results = ResultLines(spec.prefix, spec.form.own)
     for shard, _, limit in in_turn(spec.whole_slices()):
         first_key, first_line = pack_key(shard.index, 0), shard.first_line
         for spans in read_spans(shard, stop=limit):
@@ -61,7 +61,7 @@ def no_outcome(part: str, shard: Shard, ordinal: int) -> StorageError:
 
 def joined_by_completion(storage: Storage, spec: PartSpec) -> Iterator[list[bytes]]:
     """Result lines of a part, task by task, rows of a task as they were answered."""
-    results = ResultLines(spec.prefix, spec.form.vectors)
+    results = ResultLines(spec.prefix, spec.form.own)
     for commit, slices in zip(spec.commits, spec.slices, strict=True):
         lines = lines_of(storage, commit)
         sources: list[tuple[Shard, int, bytes]] = []
@@ -101,10 +101,10 @@ def joined_rows(
     cut: Cut,
     lines_of: Callable[[int], Iterator[list[bytes]]],
     prefix: str,
-    vectors: VectorForm | None = None,
+    own: AnswerForm | None = None,
 ) -> Iterator[list[bytes]]:
     """Result lines of the rows that have an outcome, task by task: also of a run that is not whole."""
-    results = ResultLines(prefix, vectors)
+    results = ResultLines(prefix, own)
     places = Places(cut)
     for task in range(cut.num_tasks):
         line_by_key = {key_of(line): line for part in lines_of(task) for line in part}

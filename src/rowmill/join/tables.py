@@ -22,12 +22,12 @@ from rowmill.record import Cut, Places
 from rowmill.rows import Shard, pack_key
 from rowmill.storage import Storage
 from rowmill.validate.lines import split_columns
+from rowmill.write.answer_form import AnswerForm
 from rowmill.write.json_columns import columns_of, fits, split_lines, to_batch
 from rowmill.write.outcome_columns import OutcomeColumns
 from rowmill.write.results import salvaged_id
 from rowmill.write.sound_texts import with_sound_texts
 from rowmill.write.unify import fit
-from rowmill.write.vectors import VectorForm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,16 +41,14 @@ Chunk = tuple[list[int], Carried]
 class TableJoiner:
     """Joins the rows of one run."""
 
-    def __init__(
-        self, columns: Columns, prefix: str, vectors: VectorForm | None = None
-    ) -> None:
-        """Rows with `columns`, names of ours beginning with `prefix`; `vectors` where the job makes any."""
+    def __init__(self, columns: Columns, prefix: str, own: AnswerForm | None = None) -> None:
+        """Rows with `columns`, names of ours beginning with `prefix`; `own` where answers are no text."""
         import pyarrow as pa
 
         self._carried = unpacked_schema(columns.schema)
         self._json = unpacked_schema(columns.json_schema)
         self._own = OutcomeColumns(
-            prefix, columns.answers, vectors=vectors, dimensions=columns.dimensions
+            prefix, columns.answers, own=own, dimensions=columns.dimensions
         )
         self.schema: pa.Schema = pa.schema(
             [*self._carried, *self._own.schema], metadata=self._carried.metadata

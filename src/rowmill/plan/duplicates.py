@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal
 
+import msgspec
 import xxhash
 
 from rowmill.plan.levers import Lever
@@ -78,6 +79,8 @@ def _bodies(prompts: Prompts) -> Iterator[bytes]:
             yield field.encode() + wire
         return
     packed, start = prompts.ids.tobytes(), 0
-    for stop in (prompts.stops * 4).tolist():
-        yield packed[start:stop]
+    for key, stop in zip(prompts.keys, (prompts.stops * 4).tolist(), strict=True):
+        pairs = prompts.pairs.get(key)
+        # The same tokens may be other pairs.
+        yield packed[start:stop] + (msgspec.json.encode(pairs) if pairs else b"")
         start = stop

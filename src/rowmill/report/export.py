@@ -17,8 +17,8 @@ from rowmill.publish import write_lines, write_table
 from rowmill.report.run import View, open_view
 from rowmill.storage import Storage, place_of
 from rowmill.storage.addresses import is_remote, parse_address
-from rowmill.write.form import SUFFIXES, Form, form_of_name, vectors_of
-from rowmill.write.vectors import VectorForm
+from rowmill.write.answer_form import AnswerForm
+from rowmill.write.form import SUFFIXES, Form, answer_form_of, form_of_name
 
 
 class Exported(msgspec.Struct, frozen=True):
@@ -59,10 +59,10 @@ def export(output: str, target: str) -> Exported:
 
 def _write(view: View, storage: Storage, name: str, form: Form) -> int:
     prefix = view.record.prefix
-    vectors = _vectors(view)
-    form = msgspec.structs.replace(form, vectors=vectors)
+    own = _own(view)
+    form = msgspec.structs.replace(form, own=own)
     if form.is_lines:
-        lines = joined_rows(view.cut, view.range_lines(), prefix, vectors)
+        lines = joined_rows(view.cut, view.range_lines(), prefix, own)
         return write_lines(storage, name, lines, form).num_rows
     from rowmill.join.columns import carried_columns
     from rowmill.join.tables import TableJoiner, batches_of_rows
@@ -74,18 +74,19 @@ def _write(view: View, storage: Storage, name: str, form: Form) -> int:
         form,
         prefix,
         answers=answers,
-        dimensions=_dimensions(view) if vectors else 0,
+        dimensions=_dimensions(view) if own else 0,
     )
-    joiner = TableJoiner(columns, prefix, vectors)
+    joiner = TableJoiner(columns, prefix, own)
     batches = batches_of_rows(joiner, view.cut, view.range_lines())
     return write_table(storage, name, joiner.schema, batches, form).num_rows
 
 
-def _vectors(view: View) -> VectorForm | None:
-    """How the run's vectors are written; None where it makes none."""
+def _own(view: View) -> AnswerForm | None:
+    """How the run's answers are written where they are no text; else None."""
     tree = view.record.job
-    said = {name: tree[name] for name in ("kind", "validate", "output") if name in tree}
-    return vectors_of(Job.model_validate(said))
+    names = ("kind", "validate", "output", "classify")
+    said = {name: tree[name] for name in names if name in tree}
+    return answer_form_of(Job.model_validate(said))
 
 
 def _dimensions(view: View) -> int:

@@ -63,7 +63,9 @@ def check_engine(
         done = tuple(name for name in opened.limits.sampling if name not in leave_out)
         limits = msgspec.structs.replace(opened.limits, sampling=done)
         feed = ScriptedFeed(
-            script(rows, limits, agree=agree, answers=answers, embeds=engine.embed is not None),
+            script(
+                rows, limits, agree=agree, answers=answers, embeds=not engine.is_asked_for_texts
+            ),
             patience_s=patience_s,
         )
         for some in opened.run(feed):

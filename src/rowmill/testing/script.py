@@ -20,7 +20,7 @@ _GREEDY = Sampling(temperature=0)
 _FEW_TOKENS = 6
 _STEP_KEYS = 1 << 20
 _NO_TOKEN = 2**31 - 1
-_NEAR = 0.999
+_NEAR, _NEAR_LENGTH = 0.999, 0.05
 _LONG = 200_000
 """A context over this is not tried with a row that is longer."""
 
@@ -58,10 +58,18 @@ def _vectors(good: Prompts, limits: Limits, agree: float) -> Script:
 
 
 def _is_near(one: Outcome, other: Outcome) -> bool:
-    if not (isinstance(one.embedding, bytes) and isinstance(other.embedding, bytes)):
-        return one.embedding == other.embedding
-    a, b = (np.frombuffer(outcome.embedding or b"", "<f4") for outcome in (one, other))
-    return bool(a @ b >= _NEAR * np.linalg.norm(a) * np.linalg.norm(b))
+    """Whether the numbers of two outcomes point the same way, and are as long."""
+    a, b = (np.frombuffer(_numbers(outcome), "<f4").astype(float) for outcome in (one, other))
+    if len(a) != len(b):
+        return False
+    lengths = np.linalg.norm(a), np.linalg.norm(b)
+    points_alike = bool(a @ b >= _NEAR * lengths[0] * lengths[1])
+    return points_alike and bool(abs(lengths[0] - lengths[1]) <= _NEAR_LENGTH * max(lengths))
+
+
+def _numbers(outcome: Outcome) -> bytes:
+    own = outcome.embedding if isinstance(outcome.embedding, bytes) else b""
+    return own or b"".join(chunk.embedding for chunk in outcome.chunks or ())
 
 
 def _steps(good: Prompts, limits: Limits, agree: float) -> Script:
@@ -195,7 +203,13 @@ def _asked(rows: Prompts, first_key: int, samplings: Sequence[Sampling]) -> Prom
         sampling_of=list(range(number)) if len(samplings) > 1 else [0] * number,
         wires=rows.wires,
         wire_fields=rows.wire_fields,
+        pieces=_renamed(rows.pieces, rows.keys, first_key),
+        pairs=_renamed(rows.pairs, rows.keys, first_key),
     )
+
+
+def _renamed(by_key: dict[int, Any], keys: list[int], first_key: int) -> dict[int, Any]:
+    return {first_key + at: by_key[key] for at, key in enumerate(keys) if key in by_key}
 
 
 def _by_key(outcomes: list[Outcome]) -> list[Outcome]:

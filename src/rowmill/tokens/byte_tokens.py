@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rowmill.rows import Ids
-from rowmill.tokens.protocol import Spans, Stops
+from rowmill.tokens.protocol import PairParts, Spans, Stops
 
 
 class ByteTokenizer:
@@ -28,6 +28,7 @@ class ByteTokenizer:
     longest_token = 1
     digest = "bytes"
     around: tuple[list[int], list[int]] = ([], [])
+    pair_parts = PairParts([], [], [], tells_apart=False)
 
     def encode_batch(self, texts: Sequence[str], *, add_special: bool) -> tuple[Ids, Stops]:
         joined = "".join(texts)

@@ -27,7 +27,7 @@ from rowmill.errors import ConfigError
 from rowmill.rows import Ids
 from rowmill.tokens.answers import AnswerTexts
 from rowmill.tokens.longest import longest_token
-from rowmill.tokens.protocol import Spans, Stops
+from rowmill.tokens.protocol import PairParts, Spans, Stops
 
 _NAMED = (
     "bos_token",
@@ -144,6 +144,21 @@ class JsonTokenizer:
             if whole[at : at + len(bare)] == bare:
                 return whole[:at], whole[at + len(bare) :]
         return [], []
+
+    @cached_property
+    def pair_parts(self) -> PairParts:
+        """Seen on one pair: the library marks which of its tokens are whose."""
+        whole = self._library.encode("a", "a", add_special_tokens=True)
+        sides, ids = whole.sequence_ids, whole.ids
+        first, second = (
+            [at for at, side in enumerate(sides) if side == number] for number in (0, 1)
+        )
+        return PairParts(
+            ids[: first[0]],
+            ids[first[-1] + 1 : second[0]],
+            ids[second[-1] + 1 :],
+            tells_apart=1 in whole.type_ids,
+        )
 
     @cached_property
     def _plain_at_start(self) -> Library:

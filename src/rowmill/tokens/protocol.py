@@ -21,6 +21,16 @@ class Spans(NamedTuple):
     stops: Stops
 
 
+class PairParts(NamedTuple):
+    """Ids that stand around and between the two texts of a pair."""
+
+    before: list[int]
+    between: list[int]
+    after: list[int]
+    tells_apart: bool
+    """Whether the model is told which of its tokens are the second text's (`token_type_ids`)."""
+
+
 class Tokenizer(Protocol):
     """Texts to packed token ids and back.
 
@@ -75,6 +85,11 @@ class Tokenizer(Protocol):
     @property
     def around(self) -> tuple[list[int], list[int]]:
         """Ids that `add_special` puts before a text, and behind it."""
+        ...
+
+    @property
+    def pair_parts(self) -> PairParts:
+        """What is put around two texts that go into the model as one."""
         ...
 
     def spans(self, text: str) -> Spans:

@@ -15,6 +15,7 @@ import msgspec
 
 from rowmill.config import Job, SamplingConfig
 from rowmill.errors import ConfigError
+from rowmill.kinds_config import PAIR_KINDS, TEXT_KINDS
 from rowmill.rows import AnyRow, Limits, Request, Wanted
 from rowmill.validate.asked import Samplings
 from rowmill.validate.column_rows import JinjaRows, TemplateRows
@@ -22,11 +23,16 @@ from rowmill.validate.columns import compile_columns
 from rowmill.validate.free_rows import FREE_COLUMNS, FreeRows
 from rowmill.validate.ids import IdColumns
 from rowmill.validate.jinja_prompt import JinjaPrompt
+from rowmill.validate.kinds import of_kind, weighs_labels
 from rowmill.validate.media_columns import MediaRows, check_media
 from rowmill.validate.media_parts import Sees
 from rowmill.validate.once import Once
+from rowmill.validate.pair_rows import PairRows
 from rowmill.validate.rules import Rules
 from rowmill.validate.shapes import Way
+
+_TEXT_FIELDS = {"embed": "input", "classify": "input"}
+"""Name under which endpoints take a text, where it is no prompt."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -75,8 +81,9 @@ def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
     Raises:
         ConfigError: settings that contradict each other, or that the engine cannot honour.
     """
-    embeds = job.kind == "embed"
-    is_chat = not job.raw and (job.kind == "chat" or (job.kind == "auto" and chat_template))
+    is_prompt = job.kind in TEXT_KINDS or weighs_labels(job)
+    may_chat = is_prompt and job.kind != "generate" and chat_template
+    is_chat = not job.raw and (job.kind == "chat" or may_chat)
     _refuse_contradictions(
         job, is_chat=is_chat, can_chat=chat_template or limits.takes == "wire"
     )
@@ -90,15 +97,15 @@ def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
         system=job.system,
         keeps_tools="tools" in limits.sampling,
         sees=Sees(
-            frozenset(() if embeds else limits.media),
+            frozenset(limits.media if is_prompt else ()),
             job.media,
             passes_urls=is_wire and job.media.send == "url",
         ),
-        text_field="input" if embeds else "prompt",
+        text_field=_TEXT_FIELDS.get(job.kind, "prompt"),
     )
-    # A text always has the same vector: as of an answer that is not drawn, one is enough for equal rows.
+    # A text always has the same numbers: as of an answer that is not drawn, one is enough for equal rows.
     plain = SamplingConfig(temperature=0, extra=job.sampling.extra)
-    sampling = plain if embeds else job.sampling
+    sampling = job.sampling if job.kind in TEXT_KINDS else plain
     rules = Rules(
         way=way,
         samplings=Samplings(sampling, limits),
@@ -115,9 +122,12 @@ def _recipe(job: Job, rules: Rules) -> Recipe:
     def using(names: Iterable[str]) -> Rules:
         return msgspec.structs.replace(rules, used=frozenset((*names, *ids)))
 
-    way_in: JinjaRows | TemplateRows | FreeRows | MediaRows
+    way_in: JinjaRows | TemplateRows | FreeRows | MediaRows | PairRows
     once: Once | None = None
-    if job.kind == "embed":
+    if job.kind in PAIR_KINDS:
+        way_in = PairRows(using(()), job)
+        once = Once(way_in.columns, ids)
+    elif not (job.kind in TEXT_KINDS or weighs_labels(job)):
         prompt = job.prompt or _column(job.text)
         columns = compile_columns(prompt).columns
         way_in = TemplateRows(using(columns), prompt, may_sample=False)
@@ -127,7 +137,9 @@ def _recipe(job: Job, rules: Rules) -> Recipe:
         way_in = JinjaRows(using((*jinja.columns, "sampling")), jinja)
     elif job.prompt:
         columns = compile_columns(job.prompt).columns
-        way_in = TemplateRows(using((*columns, "sampling")), job.prompt)
+        samples = job.kind in TEXT_KINDS
+        names = (*columns, "sampling") if samples else columns
+        way_in = TemplateRows(using(names), job.prompt, may_sample=samples)
         once = Once(columns, ids)
     else:
         fields = ("messages", "prompt_token_ids")
@@ -136,11 +148,12 @@ def _recipe(job: Job, rules: Rules) -> Recipe:
     if job.media.images or job.media.audio:
         media = (*job.media.images, *job.media.audio)
         way_in = MediaRows(using((*way_in.used, *media)), way_in, job.media)
+    quick = (TemplateRows, FreeRows)
     wanted = Wanted(needed=way_in.needed, used=way_in.used.union(ids), prefix=job.output.prefix)
     return Recipe(
         request=way_in,
-        requests=_one_by_one if isinstance(way_in, JinjaRows) else way_in.requests,
-        of_lines=_one_by_one if isinstance(way_in, JinjaRows) else way_in.of_lines,
+        requests=way_in.requests if isinstance(way_in, quick) else _one_by_one,
+        of_lines=way_in.of_lines if isinstance(way_in, quick) else _one_by_one,
         id_of=rules.ids.of,
         wanted=wanted,
         once=once,
@@ -179,13 +192,7 @@ def validate(row: AnyRow, recipe: Recipe) -> Request:
 
 
 def _refuse_contradictions(job: Job, *, is_chat: bool, can_chat: bool) -> None:
-    reason = _contradiction(job, is_chat=is_chat, can_chat=can_chat)
-    if not reason and job.kind == "embed":
-        reason = _not_for_vectors(job)
-    elif not reason and job.validate_.too_long == "chunk":
-        reason = (
-            '`validate.too_long = "chunk"` goes with `kind = "embed"`: a prompt has one answer'
-        )
+    reason = _contradiction(job, is_chat=is_chat, can_chat=can_chat) or of_kind(job, is_chat)
     if reason:
         raise ConfigError(reason=reason)
 
@@ -210,17 +217,3 @@ def _contradiction(job: Job, *, is_chat: bool, can_chat: bool) -> str:
     elif job.system and job.kind != "chat" and not (job.prompt or job.prompt_jinja):
         reason = '`system` needs `prompt`, `prompt_jinja` or `kind = "chat"`: it goes before the user message they make'
     return reason
-
-
-def _not_for_vectors(job: Job) -> str:
-    """What of a job goes with answers that are text; empty where nothing does."""
-    if job.sampling != SamplingConfig(extra=job.sampling.extra):
-        return '`[sampling]` but for `extra` goes with answers that are text; with `kind = "embed"` leave it out'
-    if job.prompt_jinja:
-        return '`prompt_jinja` goes with answers that are text; with `kind = "embed"` write `prompt`'
-    if job.validate_.too_long == "clamp_max_tokens":
-        return (
-            '`validate.too_long = "clamp_max_tokens"` goes with answers that are text;'
-            ' allowed with `kind = "embed"` are `error`, `truncate_left`, `truncate_right` and `chunk`'
-        )
-    return ""

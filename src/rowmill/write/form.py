@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from rowmill.rows import Shard
-from rowmill.write.vectors import VectorForm
+from rowmill.write.answer_form import AnswerForm
 
 if TYPE_CHECKING:
     # Processes that write a part need no job.
@@ -41,8 +41,8 @@ class Form(msgspec.Struct, frozen=True):
     format: FileFormat = "jsonl"
     compression: Compression = "none"
     order: Order = "input"
-    vectors: VectorForm | None = None
-    """How vectors are written; None where the job makes none."""
+    own: AnswerForm | None = None
+    """How answers are written that are no text; None where they are."""
 
     @property
     def suffix(self) -> str:
@@ -56,20 +56,22 @@ class Form(msgspec.Struct, frozen=True):
         return self.format == "jsonl"
 
 
-def vectors_of(job: Job) -> VectorForm | None:
-    """How a job's vectors are written; None where it makes none."""
-    if job.kind != "embed":
-        return None
+def answer_form_of(job: Job) -> AnswerForm | None:
+    """How a job's answers are written where they are no text; else None."""
     policy = job.validate_.too_long
-    return VectorForm(
+    if job.kind not in ("embed", "classify", "score", "rerank"):
+        return None
+    is_text = job.kind == "classify" and bool(job.classify.names)
+    return AnswerForm(
+        kind=job.kind,
         bits=16 if job.output.vectors == "float16" else 32,
         has_chunks=policy == "chunk",
-        has_cuts=policy in ("truncate_left", "truncate_right"),
+        has_cuts=policy in ("truncate_left", "truncate_right") and not is_text,
     )
 
 
 def form_of(
-    output: OutputConfig, shards: Iterable[Shard], vectors: VectorForm | None = None
+    output: OutputConfig, shards: Iterable[Shard], own: AnswerForm | None = None
 ) -> Form:
     """The form that a job asks for, for its input."""
     format_, compression = output.format, output.compression
@@ -78,7 +80,7 @@ def form_of(
         format_ = "parquet" if formats and formats <= {"parquet", "arrow"} else "jsonl"
     if compression == "auto":
         compression = "zstd" if format_ == "parquet" else "none"
-    return Form(format_, compression, output.order, vectors)
+    return Form(format_, compression, output.order, own)
 
 
 def form_of_name(name: str) -> Form | None:

@@ -16,18 +16,17 @@ import msgspec
 import numpy as np
 
 from rowmill.rows import Choice, Chunk, Outcome, ToolCall
+from rowmill.write.answer_form import OWN_FIELDS, AnswerForm
 from rowmill.write.answers import FOREIGN, PARSED_COLUMN, columns_of_schema, parsed_array
 from rowmill.write.kinds import JSON_MARK
 from rowmill.write.results import ROW_COLUMN
-from rowmill.write.vectors import VectorForm, vector_array, vector_type
+from rowmill.write.vectors import vector_array, vector_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 UNREADABLE = "unreadable"
 """Kind of failure of a row that has no columns."""
-VECTOR_FIELDS = ("embedding", "chunks", "cut_from")
-"""Fields of an outcome that only jobs with vectors have."""
 _NULL = msgspec.Raw(b"null")
 
 
@@ -39,14 +38,14 @@ class OutcomeColumns:
         prefix: str,
         answers: str = "",
         *,
-        vectors: VectorForm | None = None,
+        own: AnswerForm | None = None,
         dimensions: int = 0,
     ) -> None:
         """Columns named with `prefix`.
 
         Args:
             answers: JSON Schema of the job's answers; empty for none.
-            vectors: how those are written; None where the job makes none.
+            own: how answers that are no text are written; None where the job makes none.
             dimensions: numbers in each.
         """
         import pyarrow as pa
@@ -56,8 +55,8 @@ class OutcomeColumns:
 
         hints = typing.get_type_hints(Outcome)
         del hints["key"]
-        self._vectors = _vector_fields(prefix, vectors, dimensions) if vectors else {}
-        hints = {name: hint for name, hint in hints.items() if name not in VECTOR_FIELDS}
+        self._fields = _own_fields(prefix, own, dimensions) if own else {}
+        hints = {name: hint for name, hint in hints.items() if name not in OWN_FIELDS}
         self._types = {name: _arrow_type(hint) for name, hint in hints.items()}
         self._decode = msgspec.json.Decoder(_as_raw(Outcome, hints)).decode
         fields = [pa.field(prefix + ROW_COLUMN, pa.string(), nullable=False)]
@@ -65,7 +64,7 @@ class OutcomeColumns:
             mark = JSON_MARK if type_ is None else None
             field = pa.field(prefix + name, type_ or pa.string(), metadata=mark)
             fields.append(self._parsed if name == PARSED_COLUMN else field)
-        self.schema = pa.schema([*fields, *self._vectors.values()])
+        self.schema = pa.schema([*fields, *self._fields.values()])
 
     def columns(
         self, places: Sequence[str], lines: Sequence[bytes]
@@ -86,8 +85,8 @@ class OutcomeColumns:
                 arrays.append(_parsed_array(values, self._parsed))
             else:
                 arrays.append(_json_array(values) if type_ is None else _array(values, type_))
-        for name, field in self._vectors.items():
-            arrays.append(_vector_column(name, field.type, outcomes))
+        for name, field in self._fields.items():
+            arrays.append(_own_column(name, field.type, outcomes))
         kinds = enumerate(outcome.error_kind for outcome in outcomes)
         return arrays, [at for at, kind in kinds if kind == UNREADABLE]
 
@@ -104,6 +103,12 @@ def _as_raw(struct: type[msgspec.Struct], hints: dict[str, Any]) -> type[msgspec
             ("embedding", bytes | None, None),
             ("chunks", list[Chunk], []),
             ("cut_from", int | None, None),
+            ("label", str | None, None),
+            ("probability", float | None, None),
+            ("probabilities", dict[str, float] | None, None),
+            ("score", float | None, None),
+            ("scores", list[float] | None, None),
+            ("ranking", list[int] | None, None),
         ]
     names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
     return msgspec.defstruct(f"Raw{struct.__name__}", fields, rename=names, kw_only=True)
@@ -129,27 +134,36 @@ def _zero(hint: Any) -> Any:
     return hint() if hint in (int, float, str) else "ok"
 
 
-def _vector_fields(prefix: str, form: VectorForm, dimensions: int) -> dict[str, pa.Field]:
-    """The columns that only jobs with vectors have."""
+def _own_fields(prefix: str, form: AnswerForm, dimensions: int) -> dict[str, pa.Field]:
+    """The columns that only jobs of some kinds have."""
     import pyarrow as pa
 
     vector = vector_type(form, dimensions)
     chunk = pa.struct([("start", pa.int64()), ("stop", pa.int64()), ("embedding", vector)])
-    types = {"embedding": vector}
-    if form.has_chunks:
-        types["chunks"] = pa.list_(chunk)
-    if form.has_cuts:
-        types["cut_from"] = pa.int64()
-    return {name: pa.field(prefix + name, type_) for name, type_ in types.items()}
+    types = {
+        "embedding": vector,
+        "chunks": pa.list_(chunk),
+        "cut_from": pa.int64(),
+        "label": pa.string(),
+        "probability": pa.float64(),
+        "probabilities": pa.map_(pa.string(), pa.float64()),
+        "score": pa.float64(),
+        "scores": pa.list_(pa.float64()),
+        "ranking": pa.list_(pa.int32()),
+    }
+    return {name: pa.field(prefix + name, types[name]) for name in form.fields}
 
 
-def _vector_column(name: str, type_: pa.DataType, outcomes: Sequence[Any]) -> pa.Array:
+def _own_column(name: str, type_: pa.DataType, outcomes: Sequence[Any]) -> pa.Array:
     import pyarrow as pa
 
-    if name == "cut_from":
-        return pa.array([outcome.cut_from for outcome in outcomes], type_)
+    if name == "probabilities":
+        found = [outcome.probabilities for outcome in outcomes]
+        return pa.array([None if one is None else list(one.items()) for one in found], type_)
     if name == "embedding":
         return vector_array([outcome.embedding for outcome in outcomes], type_)
+    if name != "chunks":
+        return pa.array([getattr(outcome, name) for outcome in outcomes], type_)
     chunks = [chunk for outcome in outcomes for chunk in outcome.chunks]
     fields = list(type_.value_type)
     entries = pa.StructArray.from_arrays(

@@ -17,7 +17,8 @@ from msgspec import UNSET
 
 from rowmill.outcomes import decode
 from rowmill.rows import NULL, RESULT_PREFIX, Outcome
-from rowmill.write.vectors import VectorForm, vector_texts
+from rowmill.write.answer_form import OWN_FIELDS, AnswerForm
+from rowmill.write.vectors import vector_texts
 
 ROW_COLUMN = "row"
 """`FILE:LINE` of the source line."""
@@ -31,12 +32,12 @@ Fields = Callable[[Sequence[bytes]], Iterable[bytes]]
 class ResultLines:
     """Makes result lines for one output prefix."""
 
-    def __init__(self, prefix: str, vectors: VectorForm | None = None) -> None:
-        """Lines with names that begin with `prefix`, `vectors` as lists where the job makes any."""
+    def __init__(self, prefix: str, own: AnswerForm | None = None) -> None:
+        """Lines with names that begin with `prefix`, answers that are no text by `own`."""
         self._row = msgspec.json.encode(prefix + ROW_COLUMN)
         self._rename: Fields | None = None
-        if vectors is not None:
-            self._rename = VectorLines(prefix, vectors)
+        if own is not None:
+            self._rename = OwnLines(prefix, own)
         elif prefix != RESULT_PREFIX:
             self._rename = _renamed(prefix)
 
@@ -96,10 +97,11 @@ def _renamed(prefix: str) -> Fields:
     return rename
 
 
-class VectorLines:
-    """Callable: outcome lines -> what stands in result lines, vectors as lists of numbers."""
+class OwnLines:
+    """Callable: outcome lines -> what stands in result lines: the fields that the job's kind has, all of them in each
+    line, vectors as lists of numbers."""
 
-    def __init__(self, prefix: str, form: VectorForm) -> None:
+    def __init__(self, prefix: str, form: AnswerForm) -> None:
         self._form = form
         chunk = msgspec.defstruct(
             "ChunkResult", [("start", int), ("stop", int), ("embedding", msgspec.Raw)]
@@ -125,15 +127,22 @@ class VectorLines:
     def _result(self, outcome: Outcome, texts: Iterator[bytes]) -> Any:
         fields = msgspec.structs.asdict(outcome)
         del fields["key"]
-        has_one = bool(outcome.embedding)
-        fields["embedding"] = msgspec.Raw(next(texts)) if has_one else NULL
-        chunks = [
-            self._chunk(chunk.start, chunk.stop, msgspec.Raw(next(texts)))
-            for chunk in outcome.chunks or ()
-        ]
-        fields["chunks"] = chunks if self._form.has_chunks else UNSET
-        fields["cut_from"] = (outcome.cut_from or None) if self._form.has_cuts else UNSET
+        kept = self._form.fields
+        for name in OWN_FIELDS:
+            # A row that failed before the engine had it knows nothing of what it would have become.
+            fields[name] = _or_null(fields[name]) if name in kept else UNSET
+        if self._form.kind == "embed":
+            fields["embedding"] = msgspec.Raw(next(texts)) if outcome.embedding else NULL
+        if "chunks" in kept:
+            fields["chunks"] = [
+                self._chunk(chunk.start, chunk.stop, msgspec.Raw(next(texts)))
+                for chunk in outcome.chunks or ()
+            ]
         return self._struct(**fields)
+
+
+def _or_null(value: Any) -> Any:
+    return None if value is UNSET or value == b"" else value
 
 
 def _vectors(outcome: Outcome) -> Iterator[bytes]:

@@ -10,29 +10,18 @@ Source: measured, 384 numbers a vector: as the shortest text by Arrow 50 us, 4.7
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
+
+from rowmill.write.answer_form import AnswerForm, Bits
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 AT_ONCE_BYTES = 4 * 2**20
-Bits = Literal[16, 32]
 Numbers = npt.NDArray[np.float32]
-
-
-class VectorForm(msgspec.Struct, frozen=True):
-    """How the vectors of a job are written."""
-
-    bits: Bits = 32
-    """Of each number."""
-    has_chunks: bool = False
-    """A text may have several vectors."""
-    has_cuts: bool = False
-    """A part of a text may be left out."""
 
 
 def vector_texts(vectors: Sequence[bytes], bits: Bits) -> list[bytes]:
@@ -55,7 +44,7 @@ def _texts(vectors: Sequence[bytes], bits: Bits) -> list[bytes]:
     return [b"[%b]" % text.encode() for text in joined.to_pylist()]
 
 
-def vector_type(form: VectorForm, dimensions: int) -> pa.DataType:
+def vector_type(form: AnswerForm, dimensions: int) -> pa.DataType:
     """Of a column of vectors; without a length where no row has one to tell it."""
     import pyarrow as pa
 
