@@ -32,6 +32,7 @@ from rowmill.engines.vllm_ask import (
     text_ids,
 )
 from rowmill.engines.vllm_options import EFFORT, VllmOptions, checked, engine_arguments
+from rowmill.engines.vllm_sockets import own_sockets
 from rowmill.executors.identity import is_identity
 from rowmill.rows import Limits, Outcome, Prompts, Sampling
 from tests.engines.feeds import answers_of
@@ -376,11 +377,11 @@ def test_sockets_of_vllm_get_a_folder_of_their_own_unless_the_user_names_one(
     """vLLM never removes them: a folder goes away whole, and what a killed one left goes with the next start."""
     name = "VLLM_RPC_BASE_PATH"
     monkeypatch.setenv(name, "mine")
-    assert vllm._own_sockets() is None
+    assert own_sockets() is None
 
     monkeypatch.delenv(name)
     monkeypatch.setattr(tempfile, "tempdir", "/tmp")
-    folder = vllm._own_sockets()
+    folder = own_sockets()
     assert folder is not None
     assert (str(folder), True) == (os.environ[name], folder.is_dir())
     shutil.rmtree(folder)
@@ -389,6 +390,6 @@ def test_sockets_of_vllm_get_a_folder_of_their_own_unless_the_user_names_one(
     long = tmp_path / ("x" * 64)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    assert vllm._own_sockets() is None
+    assert own_sockets() is None
     assert name not in os.environ
     assert [] == list(long.iterdir())

@@ -10,7 +10,6 @@ children of this one and members of its group.
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from rowmill.config import EngineConfig
 from rowmill.engines.model_folder import config_of, media_of, short_name, text_context
 from rowmill.engines.options import check_version
 from rowmill.engines.vllm_ladder import ladder
-from rowmill.engines.vllm_loop import MOST_WORDS, SOCKETS, root_cause
+from rowmill.engines.vllm_loop import MOST_WORDS, root_cause
 from rowmill.engines.vllm_numbers import NumbersPort, VllmNumbers
 from rowmill.engines.vllm_options import (
     EFFORT,
@@ -33,6 +32,7 @@ from rowmill.engines.vllm_options import (
 from rowmill.engines.vllm_place import place, pool_of
 from rowmill.engines.vllm_port import Port
 from rowmill.engines.vllm_reader import open_reader
+from rowmill.engines.vllm_sockets import own_sockets
 from rowmill.engines.vllm_sorts import (
     head_mistakes_of,
     is_pooled,
@@ -43,7 +43,6 @@ from rowmill.engines.vllm_sorts import (
 )
 from rowmill.engines.vllm_texts import Vllm
 from rowmill.rows import Limits
-from rowmill.storage.temporary import temporary_folder
 from rowmill.tokens import open_tokenizer
 
 __all__ = [
@@ -85,8 +84,6 @@ _ENVIRONMENT = {
     # A forked engine would hold our ends of the channel open after us.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
-_LONGEST_FOLDER = 64
-"""The kernel takes 107 bytes for the path of a socket; vLLM's names have 36."""
 _FAILURES = (RuntimeError, ValueError, TypeError, OSError, AssertionError, ImportError)
 """What vLLM raises while it starts; NotImplementedError and a GPU without memory are RuntimeErrors."""
 
@@ -117,7 +114,7 @@ def declare(engine: EngineConfig) -> Limits:
         starts_slowly=True,
         shares_prefixes=options.enable_prefix_caching is not False,
         sampling=_sampling(options),
-        media=media_of(config_of(engine)),
+        media=media_of(config),
         about=f"vLLM: {short_name(engine.model)}",
     )
     return limits if engine.is_asked_for_texts else told_of_numbers(limits, engine, config)
@@ -141,7 +138,7 @@ def open(engine: EngineConfig) -> Vllm | VllmNumbers:
     declared = declare(engine)
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    sockets = _own_sockets()
+    sockets = own_sockets()
     if options.cpu_kv_gib:
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_gib)
     tokenizer: Any = open_tokenizer(engine)
@@ -165,18 +162,6 @@ def open(engine: EngineConfig) -> Vllm | VllmNumbers:
         reader=open_reader(opened, options.reasoning_parser, options.tool_call_parser),
         sockets=sockets,
     )
-
-
-def _own_sockets() -> Path | None:
-    """A folder for the sockets over which vLLM's processes talk, which it never removes; None: the user named one."""
-    if SOCKETS in os.environ:
-        return None
-    folder = temporary_folder("vllm")
-    if len(str(folder)) > _LONGEST_FOLDER:
-        shutil.rmtree(folder, ignore_errors=True)
-        return None
-    os.environ[SOCKETS] = str(folder)
-    return folder
 
 
 def _library() -> Any:

@@ -11,7 +11,6 @@ import multiprocessing.connection
 import os
 import queue
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -21,12 +20,12 @@ from typing import Generic, Protocol, TypeVar
 from rowmill import errors
 from rowmill.engines.protocol import Feed
 from rowmill.engines.vllm_port import Counters
+from rowmill.engines.vllm_sockets import remove_sockets
 from rowmill.rows import Limits, Outcome, Prompts
 
 _CAUSE = re.compile(r"\b\w*(?:Error|Exception)\b: .*")
 _POINTER = re.compile(r"root cause|EngineCore encountered", re.IGNORECASE)
 MOST_WORDS = 400
-SOCKETS = "VLLM_RPC_BASE_PATH"
 _LOG_TAIL_BYTES = 65536
 
 Item = TypeVar("Item")
@@ -61,14 +60,9 @@ class Loop(Generic[Item]):
     def __init__(
         self, port: AnyPort[Item], limits: Limits, *, sockets: Path | None = None
     ) -> None:
-        """Adopt an open engine.
-
-        Args:
-            sockets: the folder of those over which vLLM's processes talk, to be removed at the end.
-        """
         self.limits = limits
-        self._port = port
         self._sockets = sockets
+        self._port = port
         self._out: queue.SimpleQueue[list[Item | Outcome] | BaseException | None]
         self._out = queue.SimpleQueue()
         self._is_closed = False
@@ -104,9 +98,7 @@ class Loop(Generic[Item]):
         """End vLLM's processes."""
         self._is_closed = True
         self._port.close()
-        if self._sockets is not None:
-            os.environ.pop(SOCKETS, None)
-            shutil.rmtree(self._sockets, ignore_errors=True)
+        remove_sockets(self._sockets)
 
     def _watch(self) -> None:
         """End with vLLM's engine: one that was killed says nothing, and vLLM's client waits for it for ever."""

@@ -62,7 +62,8 @@ def open_measure(
         fills_context=not is_wire and is_text,
         least=1 if is_text else _label_tokens(job, tokenizer),
     )
-    sight = Sight(job.media, image_tokens(job.engine.model)) if limits.media else None
+    sees = bool(limits.media) and is_text
+    sight = Sight(job.media, image_tokens(job.engine.model)) if sees else None
     if tokenizer is None:
         return _without_tokenizer(rule, is_wire=is_wire, prefix=prefix, sight=sight)
     day = datetime.fromisoformat(template_date) if template_date else datetime.now(UTC)

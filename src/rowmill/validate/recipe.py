@@ -97,7 +97,7 @@ def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
         system=job.system,
         keeps_tools="tools" in limits.sampling,
         sees=Sees(
-            frozenset(limits.media if is_prompt else ()),
+            frozenset(limits.media if job.kind in TEXT_KINDS else ()),
             job.media,
             passes_urls=is_wire and job.media.send == "url",
         ),
@@ -122,7 +122,7 @@ def _recipe(job: Job, rules: Rules) -> Recipe:
     def using(names: Iterable[str]) -> Rules:
         return msgspec.structs.replace(rules, used=frozenset((*names, *ids)))
 
-    way_in: JinjaRows | TemplateRows | FreeRows | MediaRows | PairRows
+    way_in: JinjaRows | TemplateRows | FreeRows | PairRows | MediaRows
     once: Once | None = None
     if job.kind in PAIR_KINDS:
         way_in = PairRows(using(()), job)
