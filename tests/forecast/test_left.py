@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -105,3 +106,5 @@ def test_a_probe_foretells_time_and_money_with_an_interval() -> None:
     assert found.gpu_hours == pytest.approx(2 * 3700 / 3600)
     assert found.cost == pytest.approx(3.0 * 2 * 3700 / 3600 + 2.0 + 1.0)
     assert half.seconds == pytest.approx(1810.0)
+    slowly_fed = msgspec.structs.replace(probe, feeding_s=7200.0)
+    assert slowly_fed.estimate(0.5).seconds == pytest.approx(3610.0)

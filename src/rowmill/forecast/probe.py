@@ -67,6 +67,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """That were left."""
     prompt_tokens: float
     answer_tokens: float
+    feeding_s: float = 0.0
+    """What reading, tokenising and planning the rows that were left takes: no engine is faster than it is fed."""
     edges_s: float = 0.0
     """What filling and emptying the seats takes beyond the work done meanwhile."""
     start_s: float = 0.0
@@ -80,7 +82,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
             share: of the work that was left when it was measured.
         """
         work = self.work * share
-        seconds = work / self.rate + self.edges_s
+        seconds = max(work / self.rate, self.feeding_s * share) + self.edges_s
         rate_error = (self.rate_high - self.rate_low) / 2 / self.rate
         work_error = 1.96 * self.work_error / self.work if self.work else 0.0
         error = (rate_error**2 + work_error**2 + MACHINE_SHARE**2) ** 0.5

@@ -97,6 +97,8 @@ class Stand:
         self._job, self._limits = self._opened.words.job, self._opened.words.limits
         self._keeping = Keeping(storage, self._opened, leases, name=pod_name())
         self._gathered, self._sample = Gathered(), Sample()
+        self._row_s = 0.0
+        """What it takes to read, tokenise and plan a row."""
         self._asked_share = self._read()
         self._learning = Learning(self._sample)
         self._rows: Iterator[Prompts] = self._sample.stream()
@@ -130,6 +132,7 @@ class Stand:
         """Take a sample of what is left; what would refuse the job refuses it here. Returns: the share of rows to ask."""
         stations = stations_of(self._opened)
         read = asked = 0
+        began = time.monotonic()
         for window in stations.windows(self._keeping.tasks()):
             if window.lot is not None:
                 self._keeping.await_rows(window.lot, window.keys())
@@ -143,6 +146,7 @@ class Stand:
         if self._opened.is_new:
             stations.check_duplicates()
             stations.check_any_asked()
+        self._row_s = (time.monotonic() - began) / read if read else 0.0
         return asked / read if read else 1.0
 
     def _begin(self, answers: Answers) -> None:
@@ -311,6 +315,7 @@ class Stand:
             rows=rows,
             prompt_tokens=prompts,
             answer_tokens=answers,
+            feeding_s=self._row_s * rows / max(self._asked_share, 1e-9),
             edges_s=best.edges_s,
             start_s=best.start_s,
             cost=cost_of(self._job, best.gpus),
