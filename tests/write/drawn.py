@@ -96,7 +96,8 @@ def arrow_batches(draw: st.DrawFn, most_rows: int = 6) -> pa.RecordBatch:
         type_, values = draw(TYPES)
         drawn = draw(st.lists(st.one_of(st.none(), values), min_size=rows, max_size=rows))
         arrays.append(array_of(drawn, type_))
-        nullable = draw(st.booleans()) or None in drawn
+        # A field of nulls alone must be one that may be null.
+        nullable = draw(st.booleans()) or None in drawn or pa.types.is_null(type_)
         metadata = draw(st.sampled_from([None, {b"unit": b"m"}]))
         fields.append(pa.field(name, type_, nullable, metadata))
     metadata = draw(st.sampled_from([None, {b"pandas": b"{}"}]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import polars as pl
 import pyarrow as pa
@@ -69,6 +70,17 @@ def test_arrow_keeps_all_but_dictionaries(batch: pa.RecordBatch) -> None:
     for at in encoded:
         plain = pa.chunked_array([batch.column(at).dictionary_decode()])
         assert table.column(at).to_pylist() == plain.to_pylist()
+
+
+def test_csv_of_maps_that_hold_maps_of_nulls() -> None:
+    type_ = pa.map_(pa.string(), pa.map_(pa.string(), pa.null()))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([[("", [("", None), ("0", None)])]], type_)], names=["a"]
+    )
+
+    rows = list(csv.reader(io.StringIO(written(Form("csv"), batch.schema, [batch]).decode())))
+
+    assert [json.loads(cell) for cell in rows[1]] == [{"": {"": None, "0": None}}]
 
 
 @given(batch=arrow_batches())

@@ -85,7 +85,7 @@ def _nested(array: pa.Array) -> Texts:
         names = [_quote(field.name) for field in type_]
         columns = [
             # A JSON text is JSON already.
-            _texts(array.field(i), quoted=not is_marked(type_.field(i)))
+            _texts(_field(array, i), quoted=not is_marked(type_.field(i)))
             for i in range(type_.num_fields)
         ]
         return [
@@ -105,13 +105,21 @@ def _nested(array: pa.Array) -> Texts:
     return _joined(array, [item or "null" for item in items], _list)
 
 
+def _field(array: pa.StructArray, at: int) -> pa.Array:
+    """A column of structs. One of nulls alone may come out of pyarrow's casts with a wrong length (26.0.1)."""
+    import pyarrow as pa
+
+    column = array.field(at)
+    return pa.nulls(len(array)) if pa.types.is_null(column.type) else column
+
+
 def _maps(array: pa.Array) -> Texts:
     """Objects where each key is a text and stands once, else lists of pairs."""
     import pyarrow as pa
 
     kind = array.type
     array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
-    keys, items = (_texts(array.flatten().field(at), quoted=True) for at in range(2))
+    keys, items = (_texts(_field(array.flatten(), at), quoted=True) for at in range(2))
     pairs = [(key or "null", item or "null") for key, item in zip(keys, items, strict=True)]
     return _joined(array, pairs, _object if is_text(kind.key_type) else _pairs)
 
