@@ -20,8 +20,9 @@ import msgspec
 import numpy as np
 
 from rowmill import errors
+from rowmill.engines.prompt import check_prompt
 from rowmill.engines.protocol import Feed
-from rowmill.engines.texts import check_text, failed_text
+from rowmill.engines.texts import failed_text
 from rowmill.engines.vectors import answered_with, parts_of
 from rowmill.rows import Ids, Limits, Outcome, Piece, Prompts
 
@@ -92,8 +93,11 @@ class LlamaVectors:
             parts = parts_of(ids, pieces, ())
             try:
                 for part in parts:
-                    check_text(
-                        part, limit=self.limits.max_model_tokens, vocabulary=self._vocabulary
+                    check_prompt(
+                        part,
+                        limit=self.limits.max_model_tokens,
+                        vocabulary=self._vocabulary,
+                        answers=False,
                     )
             except errors.RowError as error:
                 refused.append(failed_text(key, len(ids), error))

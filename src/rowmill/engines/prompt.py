@@ -32,13 +32,22 @@ def room_for(sampling: Sampling, *, max_tokens: int, prompt_tokens: int, limit: 
     return min(left, max_tokens) if max_tokens else left
 
 
-def check_prompt(ids: Ids, *, asked: int, limit: int, vocabulary: int) -> None:
+def check_prompt(
+    ids: Ids, *, asked: int = 0, limit: int, vocabulary: int, answers: bool = True
+) -> None:
     """See that a prompt is one that a model can compute: a wrong one can end its engine.
+
+    Args:
+        ids: of the prompt.
+        asked: tokens of the answer, for people.
+        limit: tokens of prompt and answer.
+        vocabulary: ids there are.
+        answers: there must be room for a token more; not so where numbers come out.
 
     Raises:
         RowError: It is not.
     """
-    if len(ids) >= limit:
+    if len(ids) + int(answers) > limit:
         raise errors.TooLong(prompt_tokens=len(ids), asked_tokens=asked, limit_tokens=limit)
     if not len(ids):
         reason = "the prompt has no tokens, expected at least one"

@@ -1,4 +1,4 @@
-"""What engines ask of a text that gets numbers for an answer, before they compute it.
+"""What becomes of a text that was to get numbers and was never computed.
 
 Knows nothing of: engines.
 """
@@ -6,25 +6,7 @@ Knows nothing of: engines.
 from __future__ import annotations
 
 from rowmill import errors
-from rowmill.rows import Ids, Outcome
-
-
-def check_text(ids: Ids, *, limit: int, vocabulary: int) -> None:
-    """See that a text is one that a model can compute.
-
-    Raises:
-        RowError: It is not.
-    """
-    if len(ids) > limit:
-        raise errors.TooLong(prompt_tokens=len(ids), asked_tokens=0, limit_tokens=limit)
-    if not len(ids):
-        reason = "the prompt has no tokens, expected at least one"
-        raise errors.InvalidRow(reason=reason)
-    if ids.max() >= vocabulary:
-        reason = (
-            f"token id {ids.max()}, expected ids below {vocabulary}, the model's vocabulary"
-        )
-        raise errors.InvalidRow(reason=reason)
+from rowmill.rows import Outcome
 
 
 def failed_text(key: int, tokens: int, error: errors.RowError) -> Outcome:

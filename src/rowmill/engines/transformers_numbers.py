@@ -14,8 +14,9 @@ import numpy as np
 
 from rowmill import errors
 from rowmill.engines.padded import Text, Waiting
+from rowmill.engines.prompt import check_prompt
 from rowmill.engines.protocol import Feed
-from rowmill.engines.texts import check_text, failed_text
+from rowmill.engines.texts import failed_text
 from rowmill.engines.vectors import parts_of
 from rowmill.rows import Limits, Outcome, Prompts
 
@@ -79,10 +80,11 @@ class Numbers:
             parts = parts_of(ids, prompts.pieces.get(key, ()), prompts.pairs.get(key, ()))
             try:
                 for part in parts:
-                    check_text(
+                    check_prompt(
                         part,
                         limit=self.limits.max_model_tokens - self._model.least,
                         vocabulary=self._model.vocabulary,
+                        answers=False,
                     )
                 fine.append(i)
             except errors.RowError as error:

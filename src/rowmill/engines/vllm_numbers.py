@@ -24,7 +24,8 @@ from typing import Any, Protocol
 import msgspec
 
 from rowmill import errors
-from rowmill.engines.texts import check_text, failed_text
+from rowmill.engines.prompt import check_prompt
+from rowmill.engines.texts import failed_text
 from rowmill.engines.vectors import answered_with, parts_of
 from rowmill.engines.vllm_loop import Loop
 from rowmill.engines.vllm_port import Counters
@@ -188,7 +189,7 @@ class VllmNumbers(Loop[Request]):
             pieces, pairs = prompts.pieces.get(key, ()), prompts.pairs.get(key, ())
             try:
                 for part in parts_of(ids, pieces, pairs):
-                    check_text(part, limit=limit, vocabulary=self._vocabulary)
+                    check_prompt(part, limit=limit, vocabulary=self._vocabulary, answers=False)
             except errors.RowError as error:
                 refused.append(failed_text(key, len(ids), error))
                 continue
