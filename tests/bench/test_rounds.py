@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -200,6 +201,28 @@ def test_a_process_that_is_killed_is_told_with_its_code(
     process.end()
     assert isinstance(found, Failed)
     assert "ended with code -9" in found.reason
+
+
+def test_what_a_dead_process_had_started_is_ended_with_it(
+    tmp_path: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an engine goes on computing beside the contenders that come next."""
+    script = tmp_path / "python"
+    script.write_text(f"#!/bin/sh\nexec >/dev/null\nsleep 600 &\necho $! >{tmp_path}/pid\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+
+    process = open_process(tmp_path, tokenizer, deadline=time.monotonic() + 60)
+    found = process.ready()
+
+    pid = int((tmp_path / "pid").read_text())
+    ends_at = time.monotonic() + 10
+    while is_alive(pid) and time.monotonic() < ends_at:
+        os.sched_yield()
+    alive = is_alive(pid)
+    process.end()
+    assert isinstance(found, Failed)
+    assert not alive
 
 
 def test_waiting_ends_with_the_deadline(tmp_path: Path, tokenizer: Path) -> None:

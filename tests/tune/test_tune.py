@@ -48,7 +48,7 @@ def starts(tmp_path: Path) -> Counter[str]:
     return Counter((tmp_path / "starts").read_text().split())
 
 
-@pytest.mark.slow
+@slow
 def test_rows_of_trials_are_results_and_are_not_asked_again(tmp_path: Path) -> None:
     mine = job(tmp_path)
 

@@ -124,7 +124,10 @@ class Process:
         return found
 
     def _gone(self) -> Failed:
+        """It died; what it started, as an engine that still has rows, would compute beside those that come next."""
         code = self._process.wait()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         text = self.log.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace")
         last = " / ".join(text.splitlines()[-_TAIL_LINES:])
         return Failed(reason=f"its process ended with code {code}; it said last: {last}")
