@@ -90,4 +90,6 @@ def test_what_is_left_and_what_it_costs_is_told_meanwhile(tmp_path: Path) -> Non
     whole = [event.work_done + event.work_left for event in seen[1:]]
     assert max(whole) < 1.25 * min(whole)
     assert seen[-1].cost > seen[0].cost
-    assert status(str(tmp_path / "out")).cost == pytest.approx(seen[-1].cost)
+    # The last sample is of the run's end, up to a second behind the last word of progress.
+    end = status(str(tmp_path / "out")).cost
+    assert seen[-1].cost <= end < seen[-1].cost + 2 * (seen[-1].cost - seen[-2].cost)
