@@ -145,7 +145,6 @@ class NumbersPort:
     def step(self) -> list[Request]:
         """Wait for the next step; the requests that ended with it, their answers in their rows."""
         outputs = self._core.get_output()
-        self.counters.note(outputs.scheduler_stats)
         ended = []
         for output in outputs.outputs:
             if output.finish_reason is None:
@@ -156,6 +155,7 @@ class NumbersPort:
                 if output.prefill_stats is not None and request.at == 0:
                     request.row.cached_tokens += output.prefill_stats.num_cached_tokens
             ended.append(request)
+        self.counters.note(outputs.scheduler_stats, ended=len(ended))
         return ended
 
     def close(self) -> None:

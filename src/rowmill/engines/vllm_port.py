@@ -51,7 +51,7 @@ class Counters(msgspec.Struct):
     """What the scheduler says of itself."""
 
     running: int = 0
-    """After the last step; rows that end in one step have left by then."""
+    """Rows of the last step, those that ended with it too."""
     waiting_rows: int = 0
     kv_use: float = 0.0
     preemptions: int = 0
@@ -72,11 +72,16 @@ class Counters(msgspec.Struct):
         """Share of prompt tokens found in the prefix cache, so far."""
         return self.hits / self.queried if self.queried else 0.0
 
-    def note(self, stats: Any) -> None:
-        """Take a step's `SchedulerStats` in; None where it has none."""
+    def note(self, stats: Any, *, ended: int) -> None:
+        """Take a step's `SchedulerStats` in; None where it has none.
+
+        Args:
+            stats: made after the step, when rows that ended with it have left their seats.
+            ended: so many.
+        """
         if stats is None:
             return
-        self.running = stats.num_running_reqs
+        self.running = stats.num_running_reqs + ended
         self.waiting_rows = stats.num_waiting_reqs
         self.kv_use = stats.kv_cache_usage
         steps, *sums = self._sums
@@ -142,7 +147,6 @@ class Port:
         if not self._is_direct:
             return self._ended_others(self._engine.step())
         outputs = self._core.get_output()
-        self.counters.note(outputs.scheduler_stats)
         ended: list[Ended] = []
         others = []
         held_of = self._plain.get
@@ -157,6 +161,8 @@ class Port:
             if output.finish_reason is not None:
                 del self._plain[output.request_id]
                 ended.append(_ended(held, str(output.finish_reason)))
+        finished = len(ended) + sum(one.finish_reason is not None for one in others)
+        self.counters.note(outputs.scheduler_stats, ended=finished)
         if others:
             processed = self._engine.output_processor.process_outputs(others)
             self._core.abort_requests(processed.reqs_to_abort)
