@@ -19,7 +19,7 @@ pytestmark = [
 pytest.importorskip("torch")
 pytest.importorskip("vllm")
 
-ROWS = 4000
+ROWS = 12_000
 
 
 def test_rows_of_trials_are_part_of_the_run(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_rows_of_trials_are_part_of_the_run(tmp_path: Path) -> None:
         }
     )
 
-    found = tune(job, Ask(patience=Patience(most_s=8.0, least_s=1.0), most_starts=2))
+    found = tune(job, Ask(patience=Patience(most_s=2.0, least_s=0.5), most_starts=2))
 
     assert 1 <= found.starts <= 2
     assert 0 < found.rows_kept < ROWS
