@@ -58,6 +58,25 @@ def test_lookup_imports_one_module_and_no_library() -> None:
     assert 0 == done.returncode
 
 
+def test_a_worker_on_a_disk_needs_neither_network_nor_images_to_begin() -> None:
+    """What few jobs use is imported when one does: it takes time, and may be missing where the rest is there."""
+    code = (
+        "import sys, rowmill.cli, rowmill.executors.local, rowmill.executors.worker, rowmill.engines.child;"
+        "bad = {'ssl', 'http.client', 'asyncio', 'PIL', 'soundfile', 'pynvml', 'prometheus_client', 'opentelemetry'};"
+        "sys.exit(str(bad & set(sys.modules)) if bad & set(sys.modules) else 0)"
+    )
+    source = str(Path(registry.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": source},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
+
+
 def test_every_built_in_can_be_imported_without_its_library() -> None:
     for name in registry.BUILT_IN["engines"]:
         adapter = registry.load("engines", name)

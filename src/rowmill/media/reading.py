@@ -14,7 +14,6 @@ import stat
 from pathlib import Path
 
 from rowmill.errors import BadMedia
-from rowmill.media.fetch import fetch
 from rowmill.media_config import MediaConfig
 from rowmill.media_item import Media
 
@@ -27,6 +26,9 @@ def read(media: Media, config: MediaConfig) -> bytes:
         NotFetched: its URL gave nothing.
     """
     if media.origin == "url":
+        # Only now: it brings TLS, which takes longer to import than all else here, and most jobs have no URLs.
+        from rowmill.media.fetch import fetch
+
         return fetch(media.where, media.field, config)
     content = media.content if media.origin == "inline" else _file(media, config)
     if len(content) > config.max_bytes:
