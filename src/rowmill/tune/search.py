@@ -145,6 +145,8 @@ def try_move(place: Place, found: Found, move: Move) -> float:
         return -1.0
     gained = rows[0].measured.rate.mean / best.measured.rate.mean - 1
     verdict = f"{gained:+.0%}"
+    if rows[0].measured.rate.low <= best.measured.rate.high:
+        gained = min(gained, BEND)  # the two intervals meet: it may be chance
     if gained > BEND:
         verdict += ": taken"
     else:
