@@ -46,12 +46,7 @@ def export(output: str, target: str) -> Exported:
             " text also with `.gz` or `.zst` behind it"
         )
         raise ConfigError(reason=reason)
-    if is_input(view, target):
-        reason = f"`{target}` is a folder or an input of the run; name another file"
-        raise ConfigError(reason=reason)
-    if is_of_the_run(view, output, target):
-        reason = f"`{target}` lies among the run's own files; name a file elsewhere"
-        raise ConfigError(reason=reason)
+    check_target(view, output, target)
     view.check_input()
     rows = _write(view, place, name, form)
     return Exported(rows=rows, not_done=view.cut.most_rows - view.counts().done)
@@ -95,7 +90,21 @@ def _dimensions(view: View) -> int:
     return next(filter(None, map(dimensions_of, parts)), 0)
 
 
-def is_input(view: View, target: str) -> bool:
+def check_target(view: View, output: str, target: str) -> None:
+    """See that a file made of a run takes the place of nothing that is needed.
+
+    Raises:
+        ConfigError: it would be a folder, an input of the run, or one of its own files.
+    """
+    if _is_input(view, target):
+        reason = f"`{target}` is a folder or an input of the run; name another file"
+        raise ConfigError(reason=reason)
+    if _is_of_the_run(view, output, target):
+        reason = f"`{target}` lies among the run's own files; name a file elsewhere"
+        raise ConfigError(reason=reason)
+
+
+def _is_input(view: View, target: str) -> bool:
     """Whether a file is one that the run reads, or a folder."""
     if is_remote(target):
         return parse_address(target).url in {file.path for file in view.record.files}
@@ -108,7 +117,7 @@ def is_input(view: View, target: str) -> bool:
     )
 
 
-def is_of_the_run(view: View, output: str, target: str) -> bool:
+def _is_of_the_run(view: View, output: str, target: str) -> bool:
     """Whether a file there would be one of the run's, or stand among its results."""
     if is_remote(target) or is_remote(output):
         whole = f"{view.storage.url.rstrip('/')}/"

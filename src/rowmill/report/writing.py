@@ -9,9 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from rowmill import rundir
-from rowmill.errors import ConfigError
 from rowmill.report.account import account_of
-from rowmill.report.export import is_input, is_of_the_run
+from rowmill.report.export import check_target
 from rowmill.report.page import html_of, page_of
 from rowmill.report.run import open_view, run_of
 from rowmill.storage import place_of
@@ -38,7 +37,7 @@ def write_report(output: str, *, against: str = "", target: str = "") -> Reporte
     path = target or f"{run_of(output).rstrip('/')}/{rundir.REPORT}"
     storage, name = place_of(path)
     if target:
-        _check(output, target)
+        check_target(open_view(output), output, target)
     content = report_html(output, against=against).encode()
     storage.replace(name, content)
     return Reported(path, len(content))
@@ -48,13 +47,3 @@ def report_html(output: str, *, against: str = "") -> str:
     """The report itself. Raises: as `write_report`."""
     other = account_of(against) if against else None
     return html_of(page_of(account_of(output), other))
-
-
-def _check(output: str, target: str) -> None:
-    view = open_view(output)
-    if is_input(view, target):
-        reason = f"`{target}` is a folder or an input of the run; name another file"
-        raise ConfigError(reason=reason)
-    if is_of_the_run(view, output, target):
-        reason = f"`{target}` lies among the run's own files; name a file elsewhere"
-        raise ConfigError(reason=reason)
