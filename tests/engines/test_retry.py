@@ -65,6 +65,20 @@ def test_back_off_doubles_up_to_the_longest_wait(attempts: int) -> None:
     assert Wait(min(20, 0.5 * 2 ** (attempts - 1))) == decision
 
 
+@given(st.lists(SHARES, min_size=7, max_size=7))
+def test_eight_attempts_outlast_an_outage_however_waits_are_drawn(shares: list[float]) -> None:
+    policy = Policy(max_attempts=8, first_wait_s=0.2)
+
+    waits = [
+        after_failure(
+            policy, attempts=i, elapsed_s=0, retry_after_s=None, draw=lambda share=share: share
+        )
+        for i, share in enumerate(shares, 1)
+    ]
+
+    assert sum(wait.seconds for wait in waits if isinstance(wait, Wait)) >= 10
+
+
 def test_waits_do_not_grow_while_the_server_answers_others() -> None:
     policy = Policy(max_attempts=10, first_wait_s=0.5, max_wait_s=20)
 

@@ -9,7 +9,7 @@ import pytest
 
 from rowmill.forecast.steady import Rate
 from rowmill.tune.moves import Move
-from rowmill.tune.search import Tried, halve, search
+from rowmill.tune.search import Found, Tried, halve, look_again, search, try_move
 from rowmill.tune.stand import chosen_of
 from rowmill.tune.trial import Measured, Patience
 
@@ -194,3 +194,26 @@ def test_the_best_of_a_grid_is_reached_within_a_tenth_with_four_starts() -> None
         assert found.best.measured is not None
         assert found.best.measured.rate.mean >= 0.9 * max(grid)
         assert len(place.started) <= 4
+
+
+@pytest.mark.parametrize(
+    ("second", "is_taken"), [(100.0, True), (139.0, False), (150.0, False)]
+)
+def test_what_won_over_a_slow_moment_is_not_taken_after_a_second_look(
+    second: float, is_taken: bool
+) -> None:
+    turns = iter([100.0])
+    place = Known(lambda changes, _: 140.0 if changes else next(turns, second), seats=64)
+    first = place.start({}, [64])[0]
+    found = Found(best=first, tried=[first], starts=1)
+    try_move(place, found, chain("kv", 8)[0])
+    assert found.best is not first
+
+    look_again(place, found, first)
+
+    assert place.started == [{}, {"kv": 8}, {}]
+    assert found.starts == 3
+    assert found.best is not None
+    assert bool(found.best.changes) == is_taken
+    verdicts = [one.verdict for one in found.tried if one.changes]
+    assert ["taken" in one and "not taken" not in one for one in verdicts] == [is_taken]

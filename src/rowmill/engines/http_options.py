@@ -57,7 +57,7 @@ class HttpOptions(Options):
     it is asked one row at a time until it answers."""
     back_off_s: float = Field(default=0.5, gt=0)
     """Longest wait after the first failed attempt, doubled with each; once only while the endpoint answers most
-    others. The wait is drawn between 0 and that."""
+    others. The wait is drawn between half of that and all of it."""
     max_wait_s: float = Field(default=120.0, gt=0)
     """Longest wait between two attempts. A server that asks for a longer one gets no further attempt."""
     outage_s: float = Field(default=300.0, ge=0)

@@ -43,11 +43,12 @@ from rowmill.tune.learning import Learning
 from rowmill.tune.moves import Move, levels_of, moves_of, with_engine
 from rowmill.tune.report import Tuned
 from rowmill.tune.sample import Sample
-from rowmill.tune.search import Found, Tried, halve, search, try_move
+from rowmill.tune.search import Found, Tried, halve, look_again, search, try_move
 from rowmill.tune.trial import Measured, Patience, Trial
 
 MOST_TOKENS = 30_000_000
 """Of prompts that are held for trials."""
+_ASKED_FOR = "asked for; it changes answers"
 SETTLE_S = 120.0
 """Rows in flight at the end of a trial are wanted: so long they are waited for."""
 
@@ -252,8 +253,10 @@ class Stand:
         for name, value in self._ask.also:
             if found.best is None or self.is_over or found.starts >= self._ask.most_starts:
                 return
-            move = Move(name, {name: value}, 0.0, "asked for; it changes answers")
+            move, before = Move(name, {name: value}, 0.0, _ASKED_FOR), found.best
             try_move(self, found, move)
+            if found.best is not before and found.starts < self._ask.most_starts:
+                look_again(self, found, before)
 
     # -- what comes of it ----------------------------------------------------------------
 
