@@ -77,9 +77,13 @@ def make_models(target: Path) -> None:
     model = transformers.AutoModel.from_pretrained(source, attn_implementation="eager").eval()
 
     class Hidden(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
         def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
             given = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
-            return model(input_ids=input_ids, **given).last_hidden_state
+            return self.model(input_ids=input_ids, **given).last_hidden_state
 
     ids = torch.randint(5, 1000, (2, 9))
     names = ["input_ids", "attention_mask", "token_type_ids"]
