@@ -217,3 +217,24 @@ def test_what_won_over_a_slow_moment_is_not_taken_after_a_second_look(
     assert bool(found.best.changes) == is_taken
     verdicts = [one.verdict for one in found.tried if one.changes]
     assert ["taken" in one and "not taken" not in one for one in verdicts] == [is_taken]
+
+
+@pytest.mark.parametrize(("peak", "least", "found"), [(4, 1, 4), (1, 1, 1), (1, 6, 8)])
+def test_where_the_fewest_rows_at_once_are_best_fewer_are_tried(
+    peak: int, least: int, found: int
+) -> None:
+    place = Known(lambda _, rows: 1000.0 / (abs(rows - peak) + 10), seats=64)
+
+    ranked = halve(_Open(place, {}), [64, 32, 16], PATIENCE, least=least)
+
+    assert ranked[0].in_flight == found
+    assert len(place.started) == 0
+
+
+def test_more_seats_are_not_tried_where_fewer_rows_at_once_did_more() -> None:
+    place = Known(lambda _, rows: 1000.0 / (rows + 10), seats=64)
+
+    found = search(place, lambda: [chain("seats", 128), chain("tokens", 1)], most_starts=9)
+
+    assert place.started == [{}, {"tokens": 1}]
+    assert "rows at once did more" in found.tried[-2].verdict + found.tried[-1].verdict

@@ -118,6 +118,8 @@ def _refusal(place: Place, found: Found, move: Move, most_starts: int) -> str:
     assert best.measured is not None
     if found.starts >= most_starts:
         return f"not tried: {most_starts} starts of the engine are as many as are allowed"
+    if move.changes.get("seats", 0) > best.in_flight > 0 and best.in_flight < best.seats:
+        return f"not tried: {best.in_flight:,} rows at once did more than the {best.seats:,} that it has seats for"
     saves = place.left_s(best.measured) * (1 - 1 / (1 + move.gain))
     if saves <= best.start_s:
         return (
@@ -192,12 +194,17 @@ def _left_out(move: Move, verdict: str) -> Tried:
     return Tried(changes=move.changes, expected_gain=move.gain, why=move.why, verdict=verdict)
 
 
-def halve(level: Level, levels: Sequence[int], patience: Patience) -> list[Measured]:
+def halve(
+    level: Level, levels: Sequence[int], patience: Patience, *, least: int = 1
+) -> list[Measured]:
     """Measure several numbers of rows in flight on open engines; the best comes first.
 
     Each round gives twice the time of the one before to the better half; who is surely worse than the best is left out. The
     first number, which the engine has by itself, is looked at again before another takes its place: what a busy machine does
-    to one short turn is no reason to change a setting.
+    to one short turn is no reason to change a setting. Where the fewest are the best, fewer still are tried: that costs no start.
+
+    Args:
+        least: no fewer than these.
     """
     rounds = max(1, (len(levels) - 1).bit_length())
     left = list(levels)
@@ -221,10 +228,27 @@ def halve(level: Level, levels: Sequence[int], patience: Patience) -> list[Measu
     best = done[left[0]]
     if left[0] != levels[0]:
         best = _confirmed(level, levels[0], some, best, done)
+    if best.in_flight == min(levels) < levels[0]:
+        best = _with_fewer(level, best, some, least, done)
     return [
         best,
         *sorted((m for m in done.values() if m is not best), key=lambda m: -m.rate.mean),
     ]
+
+
+def _with_fewer(
+    level: Level, best: Measured, patience: Patience, least: int, done: dict[int, Measured]
+) -> Measured:
+    """The best of halves of halves, as long as each is better than the one before."""
+    while best.in_flight // 2 >= least:
+        fewer = level.measure(best.in_flight // 2, patience)
+        if fewer is None:
+            return best
+        done[fewer.in_flight] = fewer
+        if fewer.rate.mean <= (1 + BEND) * best.rate.mean:
+            return best
+        best = fewer
+    return best
 
 
 def _better_half(left: Sequence[int], done: Mapping[int, Measured]) -> list[int]:

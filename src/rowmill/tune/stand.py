@@ -221,7 +221,7 @@ class Stand:
         if levels is None or max(levels) > limits.seats:
             levels = levels_of(self._job.engine, limits)
         level = _Level(trial, self._rows, self._tell)
-        ranked = halve(level, levels, self._ask.patience)
+        ranked = halve(level, levels, self._ask.patience, least=limits.replicas)
         trial.settle(SETTLE_S)
         if ranked:
             self._edges_s = trial.edges_s(ranked[0].rate)
