@@ -163,7 +163,7 @@ def test_summary_tells_counts_errors_results_and_what_to_do() -> None:
         "  1 x too_long: a [31m b",
         "  results: out/results/part-0.jsonl and 1 more",
         "  resume: run the same command again; 6 rows are left",
-        "  look: rowmill status out",
+        "  look: rowmill status out; rowmill report out makes a page of it",
     ]
 
 

@@ -152,7 +152,9 @@ def summary_lines(summary: Summary) -> list[str]:
     if s.failed and s.output and not s.not_done:
         lines.append(f"  again: rowmill retry {s.output} asks the failed rows once more")
     if s.output:
-        lines.append(f"  look: rowmill status {s.output}")
+        lines.append(
+            f"  look: rowmill status {s.output}; rowmill report {s.output} makes a page of it"
+        )
     return lines
 
 
