@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rowmill.forecast import blocks, gathered
 from rowmill.forecast.blocks import BLOCK
-from rowmill.forecast.engine import Fed, Settings, play
+from rowmill.forecast.engine import Settings, play
 from rowmill.forecast.foretold import Foretold, Setting, foretell
 from rowmill.forecast.gathered import Gathered
 from rowmill.rows import Prompts, Sampling
@@ -87,15 +87,17 @@ def foretold(parts: list[Prompts], pool_tokens: int) -> Foretold:
     return foretell(found, Setting(shape=shape("1.5b"), gpu=H200, fit=fitted, budget=BUDGET))
 
 
-@given(ROWS, ROWS, st.integers(8, 60))
+@given(ROWS, ROWS, st.integers(8, 60), st.sampled_from([32, 1 << 22]))
+@example([([0, 1, 2], 1, 4)] * 20, [([], 32, 4)] * 20, 60, 1 << 22)
 def test_the_first_rows_foretell_no_more_than_all_rows_share(
     first: list[tuple[list[int], int, int]],
     rest: list[tuple[list[int], int, int]],
     pool_blocks: int,
+    most_kept: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gathered, "SAMPLE_ROWS", 1)  # the first rows alone are played
-        patch.setattr(blocks, "MOST_KEPT", 8)  # blocks are counted by an even choice of them
+        patch.setattr(blocks, "MOST_KEPT", most_kept)  # of more, an even choice is counted
         one = foretold([prompts_of(first), prompts_of(rest)], pool_blocks * BLOCK)
 
     assert one.hit_rate <= one.bounds.hit_rate
@@ -113,9 +115,3 @@ def test_rows_behind_the_first_ones_take_what_they_are_long(
 
     assert (found.sampled_rows, whole.sampled_rows) == (400, 800)
     assert found.seconds - 0.4 == pytest.approx(whole.seconds - 0.4, rel=0.35)
-
-
-def test_fed_rows_that_share_nothing_find_nothing() -> None:
-    rows = Fed([40] * 10, [4] * 10)
-
-    assert play([rows], Settings(seats=4, step_tokens=64, pool_tokens=0), model()).hit_rate == 0

@@ -109,7 +109,7 @@ class Distinct:
         kept = self._num_different()
         if not self._bits:
             return kept
-        return int(kept - SIGMAS * kept**0.5) << self._bits
+        return max(0, int(kept - SIGMAS * kept**0.5)) << self._bits
 
     def _num_different(self) -> int:
         if len(self._kept) > 1:

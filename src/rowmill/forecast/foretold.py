@@ -105,9 +105,7 @@ def foretell(
     low_s = high_s = seconds
     if not is_brief:
         if not gathered.is_as_read:
-            as_read, file_seconds = _played(
-                gathered, setting, bounds, more=more, as_read=True
-            )
+            as_read, file_seconds = _played(gathered, setting, bounds, more=more, as_read=True)
         if gathered.low.answer_tokens < gathered.high.answer_tokens:
             _, low_s = _played(gathered, setting, bounds, "low", more=more)
             _, high_s = _played(gathered, setting, bounds, "high", more=more)
