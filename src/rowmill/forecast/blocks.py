@@ -122,7 +122,8 @@ class Distinct:
     def _chosen(self, hashes: Hashes) -> Hashes:
         if not self._bits:
             return hashes
-        return hashes[(_mixed(hashes * _STEP) >> np.uint64(64 - self._bits)) == 0]
+        chosen: Hashes = hashes[(_mixed(hashes * _STEP) >> np.uint64(64 - self._bits)) == 0]
+        return chosen
 
 
 class Beginnings:
