@@ -34,7 +34,7 @@ from rowmill.forecast.words import forecast_lines
 from rowmill.journal import error_shape
 from rowmill.pipeline import Stations, TaskRows, Window
 from rowmill.plan import Lever
-from rowmill.prospect import advice, limits_at, places_of, prospects
+from rowmill.prospect import advice, limits_at, order_advice, places_of, prospects
 from rowmill.read import open_source
 from rowmill.rows import Outcome
 from rowmill.storage import open_storage
@@ -227,7 +227,7 @@ class _Tally:
             levers=list(levers.values()),
             forecasts=forecasts,
             weighed=self._weighed(opened),
-            advice=self._advice(opened),
+            advice=self._advice(opened, forecasts, levers),
             reasons=opened.record.reasons,
             notes=[*opened.notes, *opened.words.measure.notes()],
             exit_code=2 if refused else 4 if num_bad else 0,
@@ -245,10 +245,13 @@ class _Tally:
         words = opened.words
         return weigh(words.job, self._gathered, words.limits, deadline_h=self._deadline_h)
 
-    def _advice(self, opened: Opened) -> list[str]:
+    def _advice(
+        self, opened: Opened, forecasts: list[Foretold], levers: dict[str, Lever]
+    ) -> list[str]:
         if self._gathered is None:
             return []
-        return list(advice(opened.words.job, self._gathered, opened.words.limits))
+        found = list(advice(opened.words.job, self._gathered, opened.words.limits))
+        return [*found, *(order_advice(forecasts[0], levers) if len(forecasts) == 1 else ())]
 
 
 def _percentiles(lengths: Lengths) -> dict[str, int]:
