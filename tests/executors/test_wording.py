@@ -57,6 +57,21 @@ def test_check_says_what_it_would_bring_where_it_is_not_asked_for(tmp_path: Path
     assert "`plan.reorder_fields = true` does it, and answers can change" in told["field order"]
 
 
+def test_check_says_how_much_less_time_it_would_take(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(Path(__file__).parents[1] / "golden/tiny_tokenizer", model)
+    (model / "config.json").write_text(json.dumps(config_of("1.5b")))
+    job = job_of(
+        tmp_path, engine={"name": "vllm", "model": str(model)}, raw=True, plan={"gpu": "L4"}
+    )
+    rows = [{"text": f"{i} good", "shop": f"{i % 3}, of a long name" * 40} for i in range(300)]
+    Path(job.source[0]).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lever = next(x for x in rowmill.check(job).levers if x.name == "field order")
+
+    assert " and take " in lever.reason
+    assert lever.saved_s > 0
+
+
 def test_rows_of_orders_of_their_own_are_resumed_in_those(tmp_path: Path) -> None:
     job = job_of(tmp_path, plan={"reorder_fields": True}, prompt="A: {a}\nB: {b}\nAnswer.")
     common, own = "words that many rows have, {}", "{:03d} alone and short"

@@ -8,7 +8,7 @@ Memory: one window of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -21,7 +21,8 @@ from rowmill.pipeline import each
 from rowmill.plan import Lever
 from rowmill.plan.arrange import MIN_SAVED_SHARE
 from rowmill.read import Source, read_rows
-from rowmill.rows import Limits
+from rowmill.rows import Limits, Request
+from rowmill.shown.spans import duration
 from rowmill.tokens import Tokenizer
 from rowmill.validate import Recipe, compile_recipe
 from rowmill.validate.fields import FieldOrder, best_order
@@ -93,8 +94,14 @@ def as_begun(words: Words, begun_as: Mapping[str, Any]) -> Words:
     return _with_prompt(words, prompt, read_values(own))
 
 
-def field_lever(words: Words, source: Source) -> Lever | None:
-    """What another order of the prompt's parts would bring where it is not asked for; None where none can be."""
+def field_lever(
+    words: Words, source: Source, seconds: Callable[[list[Request]], float]
+) -> Lever | None:
+    """What another order of the prompt's parts would bring where it is not asked for; None where none can be.
+
+    Args:
+        seconds: that a window takes; 0 where that is not known.
+    """
     if words.job.plan.reorder_fields or not words.limits.shares_prefixes:
         return None
     found = field_order(words, source)
@@ -102,9 +109,12 @@ def field_lever(words: Words, source: Source) -> Lever | None:
         return None
     if found.share - found.share_before < MIN_SAVED_SHARE:
         told = "no gain here: the parts of the prompt stand as well as they can"
-    else:
-        told = f"{_worth(found)}; `{SETTING} = true` does it, and answers can change"
-    return Lever(name="field order", is_used=False, reason=told)
+        return Lever(name="field order", is_used=False, reason=told)
+    ordered = _with_prompt(words, found.prompt, found.values)
+    before, after = (seconds(_first_window(way, source)) for way in (words, ordered))
+    time = f" and take {duration(after)} instead of {duration(before)}" if after else ""
+    told = f"{_worth(found)}{time}; `{SETTING} = true` does it, and answers can change"
+    return Lever(name="field order", is_used=False, reason=told, saved_s=before - after)
 
 
 def field_order(words: Words, source: Source) -> FieldOrder | None:
@@ -116,9 +126,15 @@ def field_order(words: Words, source: Source) -> FieldOrder | None:
     plain = job.model_copy(update={"kind": "generate", "system": "", "raw": False})
     limits = msgspec.structs.replace(words.limits, takes="ids")
     recipe = compile_recipe(plain, limits=limits, chat_template=False)
-    chunks = (read_rows(shard, wanted=recipe.wanted) for shard in source.shards)
-    rows = list(islice(_flat(chain.from_iterable(chunks)), job.plan.window_rows))
-    return best_order(job.prompt, each(rows, recipe, lambda key, error: None))
+    plainly = msgspec.structs.replace(words, recipe=recipe)
+    return best_order(job.prompt, _first_window(plainly, source))
+
+
+def _first_window(words: Words, source: Source) -> list[Request]:
+    wanted = words.recipe.wanted
+    chunks = (read_rows(shard, wanted=wanted) for shard in source.shards)
+    rows = list(islice(_flat(chain.from_iterable(chunks)), words.job.plan.window_rows))
+    return each(rows, words.recipe, lambda key, error: None)
 
 
 def _flat(chunks: Iterator[list[Any]]) -> Iterator[Any]:
