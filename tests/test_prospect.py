@@ -165,3 +165,23 @@ def test_a_cache_that_is_given_is_what_is_forecast_with(tmp_path: Path) -> None:
     (found,) = report.forecasts
     assert (found.fit.replicas, found.fit.pool_tokens) == (3, 32_000)
     assert "as given" in found.fit.reasons["replicas"]
+
+
+def test_beginnings_that_fit_by_their_characters_alone_are_told_to_be_put_together(
+    tmp_path: Path,
+) -> None:
+    """The tiny tokenizer has a token a character, where the plan takes four: so do scripts other than Latin."""
+    heads = [f"{g:03d} {'shared words ' * 200}" for g in range(20)]
+    texts = [f"{heads[i * 7 % 20]} {i} of its own" for i in range(400)]
+    more = {"num_gpu_blocks_override": 2000, "seats": 8}
+    report = checked(tmp_path, texts, more=more, plan={"gpu": "L4"})
+    prefixes = next(lever for lever in report.levers if lever.name == "prefixes")
+
+    assert prefixes.fits
+    assert any('plan.order = "prefix"' in text for text in report.advice)
+
+
+def test_answers_without_a_limit_are_told_of(tmp_path: Path) -> None:
+    report = checked(tmp_path, ["a word"] * 3, sampling={"temperature": 0}, plan={"gpu": "L4"})
+
+    assert any("`sampling.max_tokens` is not given" in text for text in report.advice)

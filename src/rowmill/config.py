@@ -178,8 +178,8 @@ class PlanConfig(Part):
     1,000,000 rows and more where windows would miss 2 % of the prompts that are shared, and the engine has a prefix cache."""
     reorder_fields: bool = False
     """Put the parts of `prompt` that hold columns (lines with words of their own, or paragraphs) in the order in which most
-    of the prompts begin alike: columns of few values first. Answers can change with it, so the order is part of the
-    identity of a run."""
+    of the prompts begin alike: columns of few values first, or each row's common texts first, where that is better. Answers
+    can change with it, so it is part of the identity of a run."""
     duplicates: Literal["copy", "ask"] = "copy"
     """Equal rows of a window, greedy ones only: ask once and copy the answer, or ask each."""
     window_rows: int = Field(default=8192, gt=0)

@@ -234,9 +234,10 @@ class Stations:
             gathered.add_planned(planned)
         return Window(planned, rejects, ends, num_rows, prompts.num_bytes())
 
-    def tried(self, rows: list[Request]) -> Gathered:
-        """What a forecast needs of rows of a lot that are planned for it alone; they count nowhere."""
-        arranged, gathered = arrange_lot(rows, self.job.plan, self.limits), Gathered()
+    def tried(self, rows: list[Request], *, is_lot: bool = True) -> Gathered:
+        """What a forecast needs of rows of a lot, or a window, planned for it alone; they count nowhere."""
+        choose, gathered = arrange_lot if is_lot else arrange, Gathered()
+        arranged = choose(rows, self.job.plan, self.limits)
         for requests in cut_pieces(rows, arranged.order):
             prompts = self.measure.prompts(requests, lambda index, error: None)
             gathered.add_planned(plan(prompts, self.job.plan, arranged))

@@ -20,6 +20,7 @@ from rowmill.errors import UnknownName
 from rowmill.forecast.blocks import BLOCK
 from rowmill.forecast.foretold import Foretold, Setting, foretell
 from rowmill.forecast.gathered import Gathered
+from rowmill.plan import Lever
 from rowmill.rows import Limits
 from rowmill.shown.spans import duration
 from rowmill.size import Budget, Gpu, ModelShape, read_shape
@@ -41,6 +42,8 @@ PINNED = (
 )
 """Settings that are looked at with and without."""
 WORTH_SAYING = 0.05
+OPEN_ANSWERS = 4
+"""A row that may get so many times as long as is expected has an answer without a limit worth the name."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -176,6 +179,27 @@ def advice(job: Job, gathered: Gathered, limits: Limits) -> Iterator[str]:
     most = job.engine.max_model_len
     if most and most >= 2 * longest:
         yield f"`engine.max_model_len = {most}`: no row takes more than {longest:,} tokens, prompt and answer"
+    if (
+        job.sampling.max_tokens is None
+        and longest >= OPEN_ANSWERS * gathered.totals.longest_row
+    ):
+        yield (
+            f"`sampling.max_tokens` is not given, so a row may take {longest:,} tokens, prompt and answer, and the forecast is"
+            " wide: give the most that you would read"
+        )
+
+
+def order_advice(found: Foretold, levers: Mapping[str, Lever]) -> Iterator[str]:
+    """What the plan left alone because it seemed to fit into the cache, and by the tokens does not."""
+    prefixes = levers.get("prefixes")
+    missed = found.bounds.hit_rate - found.hit_rate
+    if prefixes is None or not prefixes.fits:
+        return
+    if missed >= WORTH_SAYING and found.fit.parallel:
+        yield (
+            f'`plan.order = "prefix"`: by their tokens, shared beginnings do not fit into the KV cache: {found.hit_rate:.0%}'
+            f" of prompt tokens are found in it, {found.bounds.hit_rate:.0%} could be"
+        )
 
 
 def _seconds(

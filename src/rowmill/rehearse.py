@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -27,16 +27,16 @@ from rowmill.executors.opening import (
     understand,
 )
 from rowmill.executors.placing import check_places
-from rowmill.executors.wording import field_lever
+from rowmill.executors.wording import Words, field_lever
 from rowmill.forecast.foretold import Foretold
 from rowmill.forecast.gathered import Gathered
 from rowmill.forecast.words import forecast_lines
 from rowmill.journal import error_shape
 from rowmill.pipeline import Stations, TaskRows, Window
 from rowmill.plan import Lever
-from rowmill.prospect import advice, limits_at, places_of, prospects
+from rowmill.prospect import advice, limits_at, order_advice, places_of, prospects
 from rowmill.read import open_source
-from rowmill.rows import Outcome
+from rowmill.rows import Outcome, Request
 from rowmill.storage import open_storage
 from rowmill.weighing import Weighed, weigh
 
@@ -144,9 +144,22 @@ def check(job: Job, *, sample: int | None = None, deadline_h: float | None = Non
             for window in stations.planned(valid):
                 tally.add(window)
         report = tally.report(opened, stations, far)
-        lever = field_lever(opened.words, source)
+        lever = field_lever(opened.words, source, _seconds_of(words, stations))
         levers = [*report.levers, *([lever] if lever is not None else [])]
         return msgspec.structs.replace(report, levers=levers)
+
+
+def _seconds_of(words: Words, stations: Stations) -> Callable[[list[Request]], float]:
+    """How long a window takes where the job is to run, as it would be planned; 0 where that is not one place."""
+
+    def seconds(requests: list[Request]) -> float:
+        if len(places_of(words.job)) != 1:
+            return 0.0
+        gathered = stations.tried(requests, is_lot=False)
+        found = next(prospects(words.job, gathered, words.limits, is_brief=True), None)
+        return found.seconds if found is not None and found.fit.parallel else 0.0
+
+    return seconds
 
 
 def _all_tasks(opened: Opened) -> Iterator[TaskRows]:
@@ -227,7 +240,7 @@ class _Tally:
             levers=list(levers.values()),
             forecasts=forecasts,
             weighed=self._weighed(opened),
-            advice=self._advice(opened),
+            advice=self._advice(opened, forecasts, levers),
             reasons=opened.record.reasons,
             notes=[*opened.notes, *opened.words.measure.notes()],
             exit_code=2 if refused else 4 if num_bad else 0,
@@ -245,10 +258,13 @@ class _Tally:
         words = opened.words
         return weigh(words.job, self._gathered, words.limits, deadline_h=self._deadline_h)
 
-    def _advice(self, opened: Opened) -> list[str]:
+    def _advice(
+        self, opened: Opened, forecasts: list[Foretold], levers: dict[str, Lever]
+    ) -> list[str]:
         if self._gathered is None:
             return []
-        return list(advice(opened.words.job, self._gathered, opened.words.limits))
+        found = list(advice(opened.words.job, self._gathered, opened.words.limits))
+        return [*found, *(order_advice(forecasts[0], levers) if len(forecasts) == 1 else ())]
 
 
 def _percentiles(lengths: Lengths) -> dict[str, int]:

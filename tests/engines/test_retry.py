@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -71,7 +72,7 @@ def test_eight_attempts_outlast_an_outage_however_waits_are_drawn(shares: list[f
 
     waits = [
         after_failure(
-            policy, attempts=i, elapsed_s=0, retry_after_s=None, draw=lambda share=share: share
+            policy, attempts=i, elapsed_s=0, retry_after_s=None, draw=partial(float, share)
         )
         for i, share in enumerate(shares, 1)
     ]

@@ -22,7 +22,7 @@ def test_a_batch_is_left_as_it_is() -> None:
     one = job()
 
     assert profiled(one) == one
-    assert profile_reason(one) == ""
+    assert profile_reason(one).startswith("batch: 512 to 2,048 seats")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rowmill
-from rowmill.config import Job
+from rowmill.config import Job, PlanConfig
 from rowmill.errors import RunMismatch
 from tests.engines.test_vllm_place import config_of
 
@@ -55,3 +55,54 @@ def test_check_says_what_it_would_bring_where_it_is_not_asked_for(tmp_path: Path
     told = {lever.name: lever.reason for lever in report.levers}
 
     assert "`plan.reorder_fields = true` does it, and answers can change" in told["field order"]
+
+
+def test_check_says_how_much_less_time_it_would_take(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(Path(__file__).parents[1] / "golden/tiny_tokenizer", model)
+    (model / "config.json").write_text(json.dumps(config_of("1.5b")))
+    job = job_of(
+        tmp_path, engine={"name": "vllm", "model": str(model)}, raw=True, plan={"gpu": "L4"}
+    )
+    rows = [{"text": f"{i} good", "shop": f"{i % 3}, of a long name" * 40} for i in range(300)]
+    Path(job.source[0]).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lever = next(x for x in rowmill.check(job).levers if x.name == "field order")
+
+    assert " and take " in lever.reason
+    assert lever.saved_s > 0
+
+
+def test_rows_of_orders_of_their_own_are_resumed_in_those(tmp_path: Path) -> None:
+    job = job_of(tmp_path, plan={"reorder_fields": True}, prompt="A: {a}\nB: {b}\nAnswer.")
+    common, own = "words that many rows have, {}", "{:03d} alone and short"
+    rows = [
+        {"a": common.format(i % 4), "b": own.format(i)}
+        if i % 2
+        else {"a": own.format(i), "b": common.format(i % 4)}
+        for i in range(90)
+    ]
+    source = Path(job.source[0])
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rowmill.run(job)
+    lines = (tmp_path / "out/results/part-00000.jsonl").read_text().splitlines()
+    record = json.loads((tmp_path / "out/run.json").read_text())
+
+    assert [json.loads(line)["rowmill_text"] for line in lines[:2]] == [
+        "B: words that many rows have, 0\nA: 000 alone and short\nAnswer.",
+        "A: words that many rows have, 1\nB: 001 alone and short\nAnswer.",
+    ]
+    assert "answers can change" in record["reasons"]["plan.reorder_fields"]
+    assert "words" not in record["identity"]["plan.reorder_fields"]
+
+    assert rowmill.run(job).asked == 0
+    with pytest.raises(RunMismatch, match=r"`plan\.reorder_fields`"):
+        rowmill.run(job.model_copy(update={"plan": PlanConfig()}))
+    # Files that join have values of their own; the orders stay those that the run began with.
+    (tmp_path / "more.jsonl").write_text(json.dumps({"a": "new", "b": common.format(2)}) + "\n")
+    more = job.model_copy(update={"source": (*job.source, str(tmp_path / "more.jsonl"))})
+    assert rowmill.run(more, append=True).asked == 1
+    last = (tmp_path / "out/results").glob("*.jsonl")
+    texts = [
+        json.loads(x)["rowmill_text"] for file in last for x in file.read_text().splitlines()
+    ]
+    assert "B: words that many rows have, 2\nA: new\nAnswer." in texts

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from rowmill.rows import Request, Sampling
 from rowmill.validate.columns import compile_columns, fill
-from rowmill.validate.fields import FieldOrder, best_order, parts_of
+from rowmill.validate.fields import FieldOrder, best_order
+from rowmill.validate.parts import parts_of
+from rowmill.validate.row_orders import RowOrders
 
 PROMPT = "Judge this.\nReview: {text}\nShop: {shop} in {town}\nKind: {kind}\nYes or no?"
 
@@ -124,3 +126,48 @@ def test_paragraphs_are_moved_where_columns_have_lines_of_their_own() -> None:
     assert parts is not None
 
     assert parts.in_order([1, 0]) == "Judge.\n\nShop:\n{b}\n\nReview:\n{a}\n\nAnswer:"
+
+
+def two_kinds(number: int) -> list[dict[str, Any]]:
+    """Of half of the rows the shop has a long text in common with others, of half the review."""
+    return [
+        {
+            "text": f"one of few reviews, {i % 4}" if i % 2 else f"{i:05d}, and nothing else",
+            "shop": f"{i:05d}, and nothing else" if i % 2 else f"one of few shops, {i % 4}",
+            "town": "here",
+            "kind": f"kind {i % 3}",
+        }
+        for i in range(number)
+    ]
+
+
+def test_rows_have_orders_of_their_own_where_no_order_is_good_for_all() -> None:
+    rows = two_kinds(400)
+    found = best(PROMPT, rows)
+    orders = RowOrders(found.prompt, found.values)
+    spans = [request.data_spans for request in requests(found.prompt, rows)]
+    own, one = (["".join(way(row)) for row in spans] for way in (orders, list))
+
+    assert found.share > found.share_of_one + 0.15 > found.share_before + 0.15
+    assert shared(own) > 1.4 * shared(one)
+    assert own[0].startswith("Judge this.\nShop: one of few shops, 0 in here\n")
+    assert own[1].startswith("Judge this.\nReview: one of few reviews, 1\n")
+    # What is known of values is no text of a row.
+    assert not any("few" in digest for _, digest in found.values)
+
+
+def test_one_order_is_kept_where_those_of_rows_bring_little() -> None:
+    assert best(PROMPT, rows_of(400)).values == []
+
+
+@given(st.lists(VALUES, min_size=2, max_size=20), st.lists(VALUES, min_size=1, max_size=6))
+def test_a_row_has_all_parts_in_an_order_that_its_texts_alone_decide(
+    first: list[dict[str, Any]], later: list[dict[str, Any]]
+) -> None:
+    found = best(PROMPT, first)
+    values = found.values or [(0, "0" * 16)]
+    for request in requests(found.prompt, later):
+        text = "".join(RowOrders(found.prompt, values)(request.data_spans))
+
+        assert sorted(text.split("\n")) == sorted((request.text or "").split("\n"))
+        assert text == "".join(RowOrders(found.prompt, values)(request.data_spans))

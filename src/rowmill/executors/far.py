@@ -79,6 +79,8 @@ def _beside(one: Foretold, window: Foretold) -> Foretold:
     return msgspec.structs.replace(
         one,
         bounds=window.bounds,
+        # Of a stretch: all rows may share less.
+        hit_rate=min(one.hit_rate, window.bounds.hit_rate),
         file_seconds=window.file_seconds,
         file_hit_rate=window.file_hit_rate,
     )

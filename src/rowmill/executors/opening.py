@@ -20,11 +20,17 @@ from rowmill import engines
 from rowmill.config import Job
 from rowmill.errors import BadJob, ConfigError, InputChanged, RunMismatch
 from rowmill.events import MAX_NAMED_FILES, Forecast, Listener, Note, Planned
-from rowmill.executors.identity import INNER_ENGINE_FIELDS, identity
+from rowmill.executors.identity import INNER_ENGINE_FIELDS
 from rowmill.executors.profiles import profiled
 from rowmill.executors.reasons import label_reason, reasons, versions
 from rowmill.executors.spools import keep_spools, spool_folder
-from rowmill.executors.wording import Words, as_begun, compiled, with_field_order
+from rowmill.executors.wording import (
+    Words,
+    as_begun,
+    compiled,
+    identity_of,
+    with_field_order,
+)
 from rowmill.pipeline import Known, Stations
 from rowmill.read import Source, open_recorded, open_source, read_spans
 from rowmill.read.source import changed
@@ -127,7 +133,7 @@ def open_run(
     if moved:
         raise _other_input(job, moved)
     if not is_retry:
-        check_same(record.identity, identity(words.job, words.measure), job.output.path)
+        check_same(record.identity, identity_of(words), job.output.path)
     spool = spool_folder(storage)
     source = open_recorded(
         record.files,
@@ -200,7 +206,7 @@ def new_run(words: Words, source: Source, token: str) -> Opened:
     cut_ = cut(source.shards, num_lines=num_lines, task_rows=job.run.task_rows)
     record = Record(
         token=token,
-        identity=identity(words.job, words.measure),
+        identity=identity_of(words),
         job=as_recorded(job),
         reasons=reasons(job, words.limits, cut_) | label_reason(job, words.tokenizer) | told,
         versions=versions(),

@@ -20,8 +20,8 @@ import xxhash
 from rowmill import rundir
 from rowmill.config import Job
 from rowmill.errors import EngineDied, RowError, RowmillError
-from rowmill.executors.identity import identity
 from rowmill.executors.opening import Opened, check_input, open_run
+from rowmill.executors.wording import identity_of
 from rowmill.leases import Owner, claim_output
 from rowmill.pipeline import each
 from rowmill.prepared import Draft, Prepared
@@ -126,7 +126,7 @@ def fingerprint(opened: Opened) -> str:
     made_from = {
         "run": opened.record.token,
         "files": opened.record.files,
-        "identity": identity(words.job, words.measure),
+        "identity": identity_of(words),
         "day": words.measure.template_date,
         "versions": versions,
     }

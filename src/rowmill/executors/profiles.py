@@ -35,13 +35,11 @@ def feed_of(job: Job, limits: Limits) -> Feed:
 
 
 def profile_reason(job: Job) -> str:
-    """What the profile stands for, in words; empty for batches."""
+    """What the profile stands for, in words; empty for batches of engines that it tells nothing."""
+    usual = f"{job.plan.profile}: {PROFILES[job.plan.profile].usual} are usual"
     if job.plan.profile == "batch":
-        return ""
-    return (
-        f"{job.plan.profile}: {PROFILES[job.plan.profile].usual} are usual;"
-        f" outcomes are safe every {job.run.checkpoint_s:g} s"
-    )
+        return usual if job.engine.name == "vllm" else ""
+    return f"{usual}; outcomes are safe every {job.run.checkpoint_s:g} s"
 
 
 def _engine(engine: EngineConfig, profile: Profile) -> EngineConfig:

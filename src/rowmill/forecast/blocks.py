@@ -3,9 +3,9 @@
 Promises: two rows have a block in common exactly if they are equal up to its end (but for one chance in 2^40);
 what all rows have in common and what neighbours have is counted in whole blocks.
 Knows nothing of: pools, orders.
-Memory: eight bytes a block of a window; of earlier windows a sketch of fixed size once there are many.
+Memory: eight bytes a block of a window; of earlier windows `MOST_KEPT` hashes at most.
 Source: vLLM 0.33, `v1/core/kv_cache_utils.py`: the last token of a prompt is always computed, so a prompt of p tokens has
-(p - 1) // 16 blocks that may be found; HyperLogLog (Flajolet et al. 2007) for the count of distinct ones.
+(p - 1) // 16 blocks that may be found; adaptive sampling (Flajolet 1990) for the count of distinct ones.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from rowmill.rows import Ids
 
 BLOCK = 16
 MOST_KEPT = 1 << 22
-"""Hashes that are kept as they are; more are counted by a sketch."""
-_SKETCH_BITS = 14
+"""Hashes that are kept; of more, those that an even choice leaves."""
+SIGMAS = 3
 
 Hashes = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int64]
@@ -80,49 +80,50 @@ def different(hashes: Hashes) -> Hashes:
 
 
 class Distinct:
-    """How many different hashes there were: exact up to `MOST_KEPT`, then within about one in a hundred."""
+    """How many different hashes there were: exact up to `MOST_KEPT`, then of those that end in so many zeros, as many times."""
 
     def __init__(self) -> None:
         self._kept: list[Hashes] = []
         self._num_kept = 0
-        self._ranks: npt.NDArray[np.uint8] | None = None
+        self._bits = 0
+        """A hash is kept where so many bits of its mix are 0."""
 
     def add(self, hashes: Hashes) -> None:
         """Count these in."""
-        if self._ranks is not None:
-            self._note(hashes)
-            return
-        fresh = different(hashes)
+        fresh = different(self._chosen(hashes))
         self._kept.append(fresh)
         self._num_kept += len(fresh)
         if self._num_kept > MOST_KEPT:
-            self._kept = [different(np.concatenate(self._kept))]
-            self._num_kept = len(self._kept[0])
-        if self._num_kept > MOST_KEPT // 2 and len(self._kept) == 1:
-            self._ranks = np.zeros(1 << _SKETCH_BITS, np.uint8)
-            self._note(self._kept.pop())
+            self._keep(different(np.concatenate(self._kept)))
+            # Half of the room at most stays taken, so that not every window brings a sort of all.
+            while self._num_kept > MOST_KEPT // 2:
+                self._bits += 1
+                self._keep(self._chosen(self._kept[0]))
 
     def count(self) -> int:
-        """About so many were different."""
-        if self._ranks is None:
-            return len(different(np.concatenate(self._kept))) if self._kept else 0
-        size = len(self._ranks)
-        raw = (
-            0.7213
-            / (1 + 1.079 / size)
-            * size
-            * size
-            / np.sum(2.0 ** -self._ranks.astype(float))
-        )
-        return int(raw)
+        """About so many were different: within one in a thousand, mostly."""
+        return self._num_different() << self._bits
 
-    def _note(self, hashes: Hashes) -> None:
-        assert self._ranks is not None
-        mixed = _mixed(hashes * _STEP)
-        where = (mixed >> np.uint64(64 - _SKETCH_BITS)).astype(np.int64)
-        rest = (mixed << np.uint64(_SKETCH_BITS)) | np.uint64(1 << (_SKETCH_BITS - 1))
-        ranks = (64 - np.floor(np.log2(rest.astype(np.float64)))).astype(np.uint8)
-        np.maximum.at(self._ranks, where, ranks)
+    def at_least(self) -> int:
+        """So many were different, but for one chance in a thousand."""
+        kept = self._num_different()
+        if not self._bits:
+            return kept
+        return max(0, int(kept - SIGMAS * kept**0.5)) << self._bits
+
+    def _num_different(self) -> int:
+        if len(self._kept) > 1:
+            self._keep(different(np.concatenate(self._kept)))
+        return self._num_kept
+
+    def _keep(self, hashes: Hashes) -> None:
+        self._kept, self._num_kept = [hashes], len(hashes)
+
+    def _chosen(self, hashes: Hashes) -> Hashes:
+        if not self._bits:
+            return hashes
+        chosen: Hashes = hashes[(_mixed(hashes * _STEP) >> np.uint64(64 - self._bits)) == 0]
+        return chosen
 
 
 class Beginnings:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rowmill.forecast.bounds import Bounds, bounds_of
+from rowmill.forecast.bounds import Bounds, Totals, bounds_of
 from rowmill.forecast.engine import Played, Settings, play
 from rowmill.forecast.gathered import Gathered
 from rowmill.size.fit import Fit
@@ -17,6 +17,7 @@ from rowmill.size.gpus import Gpu
 from rowmill.size.pool import Budget
 from rowmill.size.shape import ModelShape
 from rowmill.size.steps import StepModel
+from rowmill.size.work import DECODE_WEIGHT
 
 ERROR = 0.25
 """What a forecast was off by, at the most, where lengths of answers were known."""
@@ -36,7 +37,7 @@ class Foretold(msgspec.Struct, frozen=True, kw_only=True):
     low_s: float
     high_s: float
     hit_rate: float
-    """Share of prompt tokens found in the cache, in the planned order."""
+    """Share of prompt tokens found in the cache, in the planned order: that of the rows played, as far as all share so much."""
     file_seconds: float
     """The same rows in the order of the input."""
     file_hit_rate: float
@@ -45,7 +46,7 @@ class Foretold(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the time that the GPU computes."""
     preemptions: int
     sampled_rows: int
-    """Rows that were played through; the others are taken to be like them."""
+    """Rows that were played through; the others are taken to be like them, but for their lengths."""
     price: float = 0.0
     """In whatever `gpu_hour` is in; 0 where no price is known."""
 
@@ -98,25 +99,26 @@ def foretell(
         is_brief: without the order of the input and the range that unknown lengths leave.
     """
     more = (rows or gathered.totals.rows) / gathered.totals.rows
-    planned, seconds = _played(gathered, setting, more=more)
+    bounds = _bounds(gathered, setting, more)
+    planned, seconds = _played(gathered, setting, bounds, more=more)
     as_read, file_seconds = planned, seconds
     low_s = high_s = seconds
     if not is_brief:
         if not gathered.is_as_read:
-            as_read, file_seconds = _played(gathered, setting, more=more, as_read=True)
+            as_read, file_seconds = _played(gathered, setting, bounds, more=more, as_read=True)
         if gathered.low.answer_tokens < gathered.high.answer_tokens:
-            _, low_s = _played(gathered, setting, "low", more=more)
-            _, high_s = _played(gathered, setting, "high", more=more)
+            _, low_s = _played(gathered, setting, bounds, "low", more=more)
+            _, high_s = _played(gathered, setting, bounds, "high", more=more)
     return Foretold(
         fit=setting.fit,
         gpus=setting.groups * max(1, setting.fit.parallel),
-        bounds=_bounds(gathered, setting, more),
+        bounds=bounds,
         seconds=seconds,
         low_s=min(low_s, seconds) * (1 - ERROR),
         high_s=max(high_s, seconds) * (1 + ERROR),
-        hit_rate=planned.hit_rate,
+        hit_rate=min(planned.hit_rate, bounds.hit_rate),
         file_seconds=file_seconds,
-        file_hit_rate=as_read.hit_rate,
+        file_hit_rate=min(as_read.hit_rate, bounds.hit_rate),
         tail_s=planned.tail_s,
         gpu_busy=min(1.0, planned.gpu_s / max(planned.seconds, 1e-9)),
         preemptions=planned.preemptions,
@@ -128,7 +130,7 @@ def foretell(
 def _bounds(gathered: Gathered, setting: Setting, more: float) -> Bounds:
     bounds = bounds_of(
         gathered.totals,
-        gathered.distinct.count(),
+        gathered.distinct.at_least(),
         setting.model,
         seats=setting.fit.seats * setting.fit.replicas,
         groups=setting.groups,
@@ -144,6 +146,7 @@ def _bounds(gathered: Gathered, setting: Setting, more: float) -> Bounds:
 def _played(
     gathered: Gathered,
     setting: Setting,
+    bounds: Bounds,
     which: str = "expected",
     *,
     more: float,
@@ -158,13 +161,16 @@ def _played(
     )
     fed = gathered.fed(setting.fit.replicas, which=which, as_read=as_read)
     found = play(fed, told, setting.model)
-    return found, _scaled(found, gathered, setting, more)
-
-
-def _scaled(played: Played, gathered: Gathered, setting: Setting, more: float) -> float:
-    """Seconds for all rows: the tail once, the rest as often as there are rows; no faster than they are tokenised."""
-    share = more * gathered.totals.rows / max(1, gathered.first_rows) / setting.groups
-    body = max(0.0, played.seconds - played.tail_s)
-    on_engines = body * share + played.tail_s
+    share = more * _times_the_work(found, gathered.totals_of(which), bounds) / setting.groups
+    # The tail comes once, the rest as often as there is work.
+    on_engines = max(0.0, found.seconds - found.tail_s) * share + found.tail_s
     tokenising = TOKENIZE_S * more * gathered.totals.prompt_tokens / setting.cores
-    return EDGES_S + max(on_engines, tokenising)
+    return found, EDGES_S + max(on_engines, tokenising)
+
+
+def _times_the_work(played: Played, totals: Totals, bounds: Bounds) -> float:
+    """How often all rows have the work of those played: they may be longer, and share less."""
+    hit_rate = min(played.hit_rate, bounds.hit_rate)
+    computed = totals.prompt_tokens * (1 - hit_rate)
+    here = played.prompt_tokens - played.cached_tokens + DECODE_WEIGHT * played.output_tokens
+    return (computed + DECODE_WEIGHT * max(totals.answer_tokens, totals.rows)) / here

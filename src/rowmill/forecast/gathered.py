@@ -87,6 +87,10 @@ class Gathered:
         self._replica_of += prompts.replica_of or [-1] * len(prompts)
         self._num_hashes += len(hashes)
 
+    def totals_of(self, which: str) -> Totals:
+        """Sums with answers that are `low`, `expected` or `high`."""
+        return {"low": self.low, "expected": self.totals, "high": self.high}[which]
+
     def fed(self, number: int, *, which: str = "expected", as_read: bool = False) -> list[Fed]:
         """The rows kept, for so many engines side by side.
 

@@ -181,7 +181,7 @@ class _Prefixes:
                 f"no gain here: shared beginnings ({distinct:,.0f} tokens, about) fit into"
                 f" the KV cache ({pool:,.0f} tokens) in any order"
             )
-            return _unused(name, told)
+            return msgspec.structs.replace(_unused(name, told), fits=True)
         against = (
             f"the KV cache of {limits.kv_tokens:,}"
             if limits.kv_tokens

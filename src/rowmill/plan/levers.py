@@ -13,5 +13,7 @@ class Lever(msgspec.Struct, frozen=True):
     reason: str
     saved_rows: int = 0
     saved_tokens: int = 0
+    fits: bool = False
+    """It is left alone because what is shared seems to fit into the KV cache in any order."""
     saved_s: float = 0.0
     """Where a forecast was made with it and without."""

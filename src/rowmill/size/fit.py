@@ -101,7 +101,7 @@ def _reasons(
     found = {
         "weights": f"{weights / 1e9:.1f} GB: {shape.params / 1e9:.2f} billion parameters",
         "kv cache": f"{a_token:,} bytes a token ({cache}); {pool:,} tokens of it in {share} beside the weights",
-        "max_model_len": f"{longest:,}: the longest row, prompt and answer",
+        "max_model_len": f"{longest:,} are enough: the longest row, prompt and answer",
         "seats": f"{budget.seats:,}: usual for a GPU of this size",
         "step tokens": f"{budget.step_tokens:,}: usual for a GPU of this size",
     }

@@ -17,6 +17,7 @@ from rowmill.validate.jinja_prompt import JinjaPrompt
 from rowmill.validate.lane import ABSENT, AT_ONCE, LEAVE, Lane, read_all
 from rowmill.validate.lines import Columns, shown, split_columns, value_of, what_is
 from rowmill.validate.once import repeated_columns_of
+from rowmill.validate.row_orders import RowOrders
 from rowmill.validate.rules import Rules
 from rowmill.validate.shapes import Asked, text_request
 from rowmill.validate.table_lane import TableLane, plain_requests, spans_of
@@ -28,13 +29,21 @@ Loose = list[tuple[int, str]]
 class TemplateRows:
     """Callable: Row -> Request, or RowError, by a `prompt`."""
 
-    def __init__(self, rules: Rules, prompt: str, *, may_sample: bool = True) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        prompt: str,
+        *,
+        may_sample: bool = True,
+        orders: RowOrders | None = None,
+    ) -> None:
         """Rows of one job.
 
         Args:
+            orders: Of the prompt's parts, by what a row says; None: as they stand.
             may_sample: Column `sampling` holds a row's own sampling; else it is a column as any.
         """
-        self._rules, self._may_sample = rules, may_sample
+        self._rules, self._may_sample, self._orders = rules, may_sample, orders
         special = frozenset(("sampling",) if may_sample else ())
         self._template = compile_columns(prompt)
         self._of_job = rules.samplings.of_job
@@ -50,7 +59,7 @@ class TemplateRows:
         self._values = attrgetter(*attributes, "id", "id")  # a tuple, even without columns
         self._blank = [""] * (2 * len(attributes) + 1)
         self._blank[::2] = self._template.literals
-        self._is_plain = not (rules.way.is_wire or rules.way.wraps_text)
+        self._is_plain = not (rules.way.is_wire or rules.way.wraps_text or orders)
         *others, self._id_column = rules.ids.names
         never = {*special, *others}
         self.needed = tuple(frozenset((name,)) for name in texts)
@@ -114,6 +123,8 @@ class TemplateRows:
         return self._filled(Asked(row.key, id, self._of_job), parts)
 
     def _filled(self, asked: Asked, parts: Sequence[str]) -> Request:
+        if self._orders is not None:
+            parts = self._orders(parts)
         text = "".join(parts)
         if not text:
             columns = ", ".join(f"`{name}`" for name in self._template.columns)

@@ -1,49 +1,33 @@
-"""A prompt's fields, and texts of some rows -> the order of its parts in which most of the prompts begin alike.
+"""A prompt's parts, and texts of some rows -> the order of the parts in which most of the prompts begin alike.
 
-A part is a line of the prompt with fields and words of its own (`Product: {product}`), or, where fields stand alone
-in their lines, a paragraph. Only neighbouring parts change places, so what the prompt says around them stays around them.
+Either one order for all rows, or one for each by the values that many rows have (row_orders.py), where that is better.
 
 Promises: the same parts in another order, or nothing; the best order given twice stays as it is.
 Knows nothing of: engines, whether it is asked for.
-Memory: a number a row and part.
-Source: GGR of "Optimizing LLM Queries in Relational Data Analytics" (arXiv 2403.05821), of which this is one order for
-all rows: part after part, the one of which most characters are shared by rows that are equal so far.
+Memory: a number a row and part, three times.
+Source: GGR of "Optimizing LLM Queries in Relational Data Analytics" (arXiv 2403.05821): values weigh by the square of
+their length, times the rows that save it. One order for all: part after part, the one of which most characters are shared
+by rows that are equal so far.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
-from rowmill.errors import ConfigError
 from rowmill.rows import Request
-from rowmill.validate.columns import compile_columns
+from rowmill.validate.parts import Parts, parts_of
+from rowmill.validate.row_orders import Value, digest_of, text_places
 
-SEPARATORS = ("\n", "\n\n")
+MOST_VALUES = 256
+"""They are part of what a run is; more brought a tenth of a point (benchmarks/RESULTS.md)."""
+MIN_GAIN = 0.02
+"""Of the prompts: for less, rows are not read in orders of their own."""
 Codes = list[int]
-
-
-class Parts(msgspec.Struct, frozen=True):
-    """A prompt, cut where parts may change places."""
-
-    pieces: list[str]
-    separator: str
-    first: int
-    """Of the parts among the pieces."""
-    columns: list[tuple[str, ...]]
-    """Of each part."""
-    words: list[int]
-    """Of each part, characters that the prompt says itself."""
-    skipped: int
-    """Fields before the first part."""
-
-    def in_order(self, order: Sequence[int]) -> str:
-        """The prompt with its parts in another order."""
-        pieces = list(self.pieces)
-        for at, part in enumerate(order):
-            pieces[self.first + at] = self.pieces[self.first + part]
-        return self.separator.join(pieces)
+Texts = list[list[tuple[str, ...]]]
+"""Of each part, of each row."""
 
 
 class FieldOrder(msgspec.Struct, frozen=True):
@@ -55,27 +39,10 @@ class FieldOrder(msgspec.Struct, frozen=True):
     """Of the prompts' characters, those that a row has in common with an earlier one."""
     share_before: float
     """The same as the prompt stands."""
-
-
-def parts_of(prompt: str) -> Parts | None:
-    """The parts that may change places; None where there are no two neighbours."""
-    for separator in SEPARATORS:
-        pieces = prompt.split(separator)
-        try:
-            compiled = list(map(compile_columns, pieces))
-        except ConfigError:
-            # A column whose name holds a line feed.
-            return None
-        columns = [template.columns for template in compiled]
-        start, stop = _longest_run(list(map(bool, columns)))
-        has_words = all(
-            any(map(str.isalpha, "".join(t.literals))) for t in compiled[start:stop]
-        )
-        if stop - start > 1 and has_words:
-            words = [len("".join(template.literals)) for template in compiled[start:stop]]
-            skipped = sum(map(len, columns[:start]))
-            return Parts(pieces, separator, start, columns[start:stop], words, skipped)
-    return None
+    share_of_one: float
+    """The same in the best order for all rows."""
+    values: list[Value]
+    """By which each row has an order of its own; empty: all have that of `prompt`."""
 
 
 def best_order(prompt: str, requests: Sequence[Request]) -> FieldOrder | None:
@@ -88,43 +55,73 @@ def best_order(prompt: str, requests: Sequence[Request]) -> FieldOrder | None:
     spans = [request.data_spans for request in requests if request.data_spans]
     if parts is None or len(spans) < 2:
         return None
-    codes, lengths = _codes(parts, spans)
+    texts = _texts(parts, spans)
+    codes, lengths = _codes(texts), _lengths(parts, texts)
     total = sum(len(text) for row in spans for text in row)
     if not total:
         return None
     stands = list(range(len(codes)))
     order = _greedy(codes, lengths)
-    share = _shared(order, codes, lengths) / total
-    before = _shared(stands, codes, lengths) / total
-    if share <= before:
-        order, share = stands, before
-    names = [name for part in order for name in parts.columns[part]]
-    return FieldOrder(parts.in_order(order), names, share, before)
+    one, before = (_shared([way] * len(spans), codes, lengths) for way in (order, stands))
+    if one <= before:
+        order, one = stands, before
+    heavy, orders = _by_row(order, codes, lengths)
+    own = _shared(orders, codes, lengths)
+    is_own = own - one >= MIN_GAIN * total
+    return FieldOrder(
+        prompt=parts.in_order(order),
+        columns=[name for part in order for name in parts.columns[part]],
+        share=(own if is_own else one) / total,
+        share_before=before / total,
+        share_of_one=one / total,
+        values=[(at, digest_of(texts[order[at]][row])) for at, row in heavy if is_own],
+    )
 
 
-def _longest_run(marks: Sequence[bool]) -> tuple[int, int]:
-    """(start, stop) of the most neighbours that are marked."""
-    best, start = (0, 0), 0
-    for at, mark in enumerate([*marks, False]):
-        if not mark:
-            best, start = max(best, (start, at), key=lambda run: run[1] - run[0]), at + 1
-    return best
+def _texts(parts: Parts, spans: Sequence[Sequence[str]]) -> Texts:
+    """What the columns of each part say; data and what the prompt says take turns, data at odd places."""
+    return [
+        [tuple(row[2 * place + 1] for place in places) for row in spans]
+        for places in text_places(parts)
+    ]
 
 
-def _codes(parts: Parts, spans: Sequence[Sequence[str]]) -> tuple[list[Codes], list[Codes]]:
-    """Of each part, a number for each row that is equal where the part's texts are, and the part's characters."""
-    codes: list[Codes] = []
-    lengths: list[Codes] = []
-    at = parts.skipped
-    for columns, words in zip(parts.columns, parts.words, strict=True):
-        # Data and what the prompt says take turns, data at odd places.
-        places = range(2 * at + 1, 2 * (at + len(columns)), 2)
-        at += len(columns)
-        texts = [tuple(row[i] for i in places) for row in spans]
+def _codes(texts: Texts) -> list[Codes]:
+    """Of each part, a number for each row that is equal where the part's texts are."""
+    found: list[Codes] = []
+    for part in texts:
         known: dict[tuple[str, ...], int] = {}
-        codes.append([known.setdefault(text, len(known)) for text in texts])
-        lengths.append([words + sum(map(len, text)) for text in texts])
-    return codes, lengths
+        found.append([known.setdefault(text, len(known)) for text in part])
+    return found
+
+
+def _lengths(parts: Parts, texts: Texts) -> list[Codes]:
+    """Of each part, its characters in each row."""
+    return [
+        [words + sum(map(len, text)) for text in part]
+        for words, part in zip(parts.words, texts, strict=True)
+    ]
+
+
+def _by_row(
+    order: Sequence[int], codes: list[Codes], lengths: list[Codes]
+) -> tuple[list[tuple[int, int]], list[list[int]]]:
+    """The values that weigh most, as (place of the part in `order`, a row that has it), and each row's order by them."""
+    found = []
+    for at, part in enumerate(order):
+        column = codes[part]
+        first = {code: row for row, code in reversed(list(enumerate(column)))}
+        for code, count in Counter(column).items():
+            weight = lengths[part][first[code]] ** 2 * (count - 1)
+            if weight:
+                found.append((-weight, at, first[code], code))
+    heavy = sorted(found)[:MOST_VALUES]
+    ranks = {(order[at], code): rank for rank, (_, at, _, code) in enumerate(heavy)}
+    orders = [
+        sorted(order, key=lambda part: ranks.get((part, row[part]), MOST_VALUES))
+        for row in zip(*codes, strict=True)
+    ]
+    return [(at, row) for _, at, row, _ in heavy], orders
 
 
 def _greedy(codes: list[Codes], lengths: list[Codes]) -> list[int]:
@@ -140,12 +137,16 @@ def _greedy(codes: list[Codes], lengths: list[Codes]) -> list[int]:
     return chosen
 
 
-def _shared(order: Sequence[int], codes: list[Codes], lengths: list[Codes]) -> int:
-    so_far: Codes = [0] * len(codes[0])
+def _shared(orders: Sequence[Sequence[int]], codes: list[Codes], lengths: list[Codes]) -> int:
+    """Characters of parts that an earlier row has as well, behind the same beginning; each row in its order."""
+    known: dict[tuple[int, int, int], int] = {}
     shared = 0
-    for part in order:
-        shared += _kept(so_far, codes[part], lengths[part])
-        so_far = _joined(so_far, codes[part])
+    for row, order in enumerate(orders):
+        so_far = 0
+        for part in order:
+            step = (so_far, part, codes[part][row])
+            shared += lengths[part][row] if step in known else 0
+            so_far = known.setdefault(step, len(known) + 1)
     return shared
 
 

@@ -28,6 +28,7 @@ from rowmill.validate.media_columns import MediaRows, check_media
 from rowmill.validate.media_parts import Sees
 from rowmill.validate.once import Once
 from rowmill.validate.pair_rows import PairRows
+from rowmill.validate.row_orders import RowOrders
 from rowmill.validate.rules import Rules
 from rowmill.validate.shapes import Way
 
@@ -70,7 +71,9 @@ class Recipe(msgspec.Struct, frozen=True):
         return requests, self.once is None or not self.once.may_be_broken(rows, requests)
 
 
-def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
+def compile_recipe(
+    job: Job, *, limits: Limits, chat_template: bool, orders: RowOrders | None = None
+) -> Recipe:
     """Decide once how rows of this job are read.
 
     Args:
@@ -113,10 +116,10 @@ def compile_recipe(job: Job, *, limits: Limits, chat_template: bool) -> Recipe:
         prefix=job.output.prefix,
         used=frozenset(),
     )
-    return _recipe(job, rules)
+    return _recipe(job, rules, orders)
 
 
-def _recipe(job: Job, rules: Rules) -> Recipe:
+def _recipe(job: Job, rules: Rules, orders: RowOrders | None) -> Recipe:
     ids = rules.ids.names
 
     def using(names: Iterable[str]) -> Rules:
@@ -130,7 +133,7 @@ def _recipe(job: Job, rules: Rules) -> Recipe:
     elif not (job.kind in TEXT_KINDS or weighs_labels(job)):
         prompt = job.prompt or _column(job.text)
         columns = compile_columns(prompt).columns
-        way_in = TemplateRows(using(columns), prompt, may_sample=False)
+        way_in = TemplateRows(using(columns), prompt, may_sample=False, orders=orders)
         once = Once(columns, ids)
     elif job.prompt_jinja:
         jinja = JinjaPrompt(job.prompt_jinja)
@@ -139,7 +142,7 @@ def _recipe(job: Job, rules: Rules) -> Recipe:
         columns = compile_columns(job.prompt).columns
         samples = job.kind in TEXT_KINDS
         names = (*columns, "sampling") if samples else columns
-        way_in = TemplateRows(using(names), job.prompt, may_sample=samples)
+        way_in = TemplateRows(using(names), job.prompt, may_sample=samples, orders=orders)
         once = Once(columns, ids)
     else:
         fields = ("messages", "prompt_token_ids")
