@@ -1,14 +1,13 @@
 """A row -> what SGLang is asked, and its answer -> an Outcome.
 
-Promises: a choice is never cut by `max_tokens`; counts are over all samples.
+Promises: a choice is never cut by `max_tokens`; counts are over all samples; no two samples of a row draw with one seed.
 Knows nothing of: SGLang's classes, threads.
 Memory: none kept.
-Source: SGLang 0.5.14, `sampling/sampling_params.py`, `managers/tokenizer_manager.py`.
+Source: SGLang 0.5.12 to 0.5.23, `sampling/sampling_params.py`, `managers/tokenizer_manager.py`, `managers/schedule_batch.py`.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -30,6 +29,13 @@ _FIELDS = (
     "repetition_penalty",
 )
 _GREEDY_BELOW = 1e-5
+_FIRST_THEN_EACH = 16
+"""Tokens between what is told of a row that others wait for: its first token is all that is of use."""
+_BAD_REQUEST = 400
+_SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
+"""What a regular expression means otherwise. `re.escape` writes more escapes, which xgrammar warns of one by one."""
+MOST_WORDS = 400
+"""Of SGLang's own words in an error."""
 
 
 class Row(msgspec.Struct, gc=False):
@@ -69,34 +75,56 @@ def parameters(row: Row, *, sample: int) -> dict[str, Any]:
     asked: dict[str, Any] = {
         name: value for name in _FIELDS if (value := getattr(sampling, name)) is not None
     }
-    asked |= {"max_new_tokens": row.room, "ignore_eos": bool(sampling.ignore_eos)}
+    if asked.get("top_k") == 0:
+        del asked["top_k"]  # all tokens, which SGLang writes as -1
+    asked |= {
+        "max_new_tokens": row.room,
+        "ignore_eos": bool(sampling.ignore_eos),
+        "stream_interval": _FIRST_THEN_EACH,
+    }
     if sampling.stop:
         asked["stop"] = list(sampling.stop)
-    seed = row_seed(row.key, sampling.seed) if sampling.seed_per_row else sampling.seed
-    if seed is not None:
+    if (seed := _seed(row)) is not None:
         asked["sampling_seed"] = (seed + sample) & 0x7FFFFFFF
     if sampling.choices:
-        asked["regex"] = "|".join(f"({re.escape(choice)})" for choice in sampling.choices)
+        asked["regex"] = "|".join(f"({_literally(choice)})" for choice in sampling.choices)
     elif sampling.schema:
-        schema = sampling.schema
-        asked["json_schema"] = schema if isinstance(schema, str) else json.dumps(schema)
+        asked["json_schema"] = sampling.schema
     elif sampling.regex:
         asked["regex"] = sampling.regex
     return asked
+
+
+def _seed(row: Row) -> int | None:
+    """Of its first sample. A row with several needs one: SGLang draws all that have none with the same."""
+    sampling = row.sampling
+    if sampling.seed_per_row:
+        return row_seed(row.key, sampling.seed)
+    if sampling.seed is None and row.num_samples > 1:
+        return row_seed(row.key, 0)
+    return sampling.seed
+
+
+def _literally(text: str) -> str:
+    return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 def answer_of(found: Mapping[str, Any], sampling: Sampling) -> Answer:
     """What SGLang said.
 
     Raises:
+        Refused: it does not take the row.
         GaveUp: it ended the row without an answer.
     """
     about = found["meta_info"]
     reason = about.get("finish_reason") or {}
-    kind = str(reason.get("type") if isinstance(reason, dict) else reason)
+    kind = str(reason.get("type"))
     if kind == "abort":
-        words = " ".join(str(reason.get("message") or "no reason given").split())[:200]
-        raise errors.GaveUp(reason=f"SGLang ended the row: {words}")
+        message = str(reason.get("message") or "no reason given")
+        words = f"SGLang ended the row: {' '.join(message.split())[:MOST_WORDS]}"
+        if reason.get("status_code") == _BAD_REQUEST:
+            raise errors.Refused(reason=words)
+        raise errors.GaveUp(reason=words)
     return Answer(
         ids=list(found["output_ids"]),
         finish_reason=kind,
