@@ -324,7 +324,8 @@ class Sglang:
         asking = self._engine.tokenizer_manager.generate_request(request, None)
         try:
             async with aclosing(asking) as parts:
-                async for last in parts:
+                async for part in parts:
+                    last = part
                     if tells_first_token:
                         tells_first_token = False
                         self._go(self._leaders.computed(row.key))

@@ -148,9 +148,7 @@ def check_arguments(named: Mapping[str, Any]) -> None:
     known = arguments()
     unknown = sorted(set(named) - known) if known else []
     if unknown:
-        reason = (
-            f"the SGLang installed has no argument `{unknown[0]}`; leave `engine.{unknown[0]}` out"
-        )
+        reason = f"the SGLang installed has no argument `{unknown[0]}`; leave `engine.{unknown[0]}` out"
         raise errors.ConfigError(reason=reason)
 
 
