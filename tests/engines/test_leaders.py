@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rowmill.engines.leaders import Leaders
 
 
-def ids(*parts: tuple[int, int]) -> np.ndarray:  # type: ignore[type-arg]
+def ids(*parts: tuple[int, int]) -> np.ndarray:
     """(token, times), joined."""
     return np.concatenate([np.full(times, token, np.uint32) for token, times in parts])
 
