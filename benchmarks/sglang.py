@@ -17,8 +17,6 @@ import importlib.util
 import json
 import os
 import platform
-import select
-import signal
 import statistics
 import subprocess
 import sys
@@ -250,108 +248,15 @@ def serve(told: dict[str, Any]) -> None:
 # The parent.
 
 
-class Child:
-    """A process with an engine."""
-
-    def __init__(self, told: dict[str, Any], python: str, path: str, folder: Path) -> None:
-        self._told, self._python, self._path, self._folder = told, python, path, folder
-        self.side = told["side"]
-        self._rest = b""
-        self.start()
-
-    def start(self) -> None:
-        """Start it, or start it anew."""
-        source = Path(self._folder / f"{self.side}.json")
-        source.write_text(json.dumps(self._told), "utf-8")
-        ours = str(HERE.parent / "src")
-        paths = [ours, self._path, os.environ.get("PYTHONPATH", "")]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": ":".join(part for part in paths if part),
-            "HF_HUB_OFFLINE": "1",
-            "TOKENIZERS_PARALLELISM": "true",
-            "VLLM_NO_USAGE_STATS": "1",
-            "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
-        }
-        with (self._folder / f"{self.side}.log").open("ab") as log:
-            # -P: this folder holds files by the names of the libraries.
-            self._process = subprocess.Popen(
-                [self._python, "-P", str(HERE / "sglang.py"), "--serve", str(source)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
-
-    def answer(self, within_s: float) -> dict[str, Any]:
-        """Its next line; a word of failure where none comes in time."""
-        assert self._process.stdout is not None
-        pipe, deadline = self._process.stdout.fileno(), time.monotonic() + within_s
-        while b"\n" not in self._rest:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0 or not select.select([pipe], [], [], left_s)[0]:
-                return {"failed": f"no answer in {within_s:.0f} s"}
-            some = os.read(pipe, 65536)
-            if not some:
-                return {"failed": f"it ended: {self.last_words()}"}
-            self._rest += some
-        line, _, self._rest = self._rest.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-    def ask(self, task: dict[str, Any], within_s: float) -> dict[str, Any]:
-        """Have a file answered."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(task).encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError:
-            return {"failed": f"it is gone: {self.last_words()}"}
-        return self.answer(within_s)
-
-    def last_words(self) -> str:
-        """The end of its log."""
-        text = (
-            (self._folder / f"{self.side}.log").read_bytes()[-3000:].decode("utf-8", "replace")
-        )
-        return " / ".join(text.splitlines()[-8:])
-
-    def end(self) -> None:
-        """End it and all it started: what has a session of its own by the way of its parents."""
-        for pid in [self._process.pid, *descendants(self._process.pid)]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        self._process.wait()
-        self._rest = b""
-
-
-def descendants(pid: int) -> list[int]:
-    """Processes that this one started, and those they did."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                parent = int((entry / "stat").read_text("utf-8").rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            parents.setdefault(parent, []).append(int(entry.name))
-    found, look = [], [pid]
-    while look:
-        here = parents.get(look.pop(), [])
-        found += here
-        look += here
-    return found
-
-
 class Bench:
     """All of it: what is open, what was measured."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        from children import Child
+
         from rowmill.bench.words import Words
 
+        self._start = Child
         self.options, self.folder = options, folder
         self.ends_at = time.monotonic() + options.max_seconds
         self.model = options.model or neighbour("vllm").make_model(
@@ -373,7 +278,7 @@ class Bench:
         }
         wanted = options.only.split(",") if options.only else list(CONTENDERS)
         self.names = [name for name in CONTENDERS if name in wanted]
-        self.children: dict[str, Child] = {}
+        self.children: dict[str, Any] = {}
         self.took_s: dict[str, float] = {}
         """Of each contender: its last run."""
 
@@ -415,7 +320,7 @@ class Bench:
         print(side, answer, flush=True)
         self.save()
 
-    def _child(self, side: str) -> Child:
+    def _child(self, side: str) -> Any:
         is_vllm = side.endswith("vllm")
         settings = self._of_vllm() if is_vllm else self._of_sglang()
         if side in ("rowmill-sglang", "contract"):
@@ -429,7 +334,7 @@ class Bench:
         }
         python = self.options.vllm_python if is_vllm else self.options.sglang_python
         path = self.options.vllm_path if is_vllm else self.options.sglang_path
-        return Child(told, python, path, self.folder)
+        return self._start("sglang.py", side, told, self.folder, python=python, path=path)
 
     def _of_sglang(self) -> dict[str, Any]:
         settings: dict[str, Any] = {
