@@ -7,7 +7,7 @@
 A point is GPUS or GPUS:TENSOR_PARALLEL; `8:2` is four engines of two GPUs each. Of each point a process opens its engines
 (that time is told apart), answers a small file, then one file of its own a round: `rowmill run` from the file to published
 results. Weights are random, answers of fixed lengths: `even` is 256 tokens and 64 out, `mixed` has long tails.
-Beside each stand what the run said before it began, and where its time went. FILE.json holds what is known after each
+Beside each stand what `rowmill check` forecasts, and where its time went. FILE.json holds what is known after each
 round; with `--max-seconds` what no longer fits is left out. Further calls with the same `--json` add to it.
 """
 
@@ -18,6 +18,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -119,6 +120,7 @@ def answer(fleet: Any, engine: Any, task: dict[str, Any]) -> dict[str, Any]:
             "engine": engine.model_dump(),
             "raw": True,
             "sampling": {"temperature": 0},
+            "plan": {"gpu": task["gpu"]},
         }
     )
     fleet.forget()
@@ -138,21 +140,27 @@ def answer(fleet: Any, engine: Any, task: dict[str, Any]) -> dict[str, Any]:
     last = samples[-1] if samples else None
     return {
         "seconds": round(seconds, 3),
-        "invalid": found.invalid,
+        "invalid": found.invalid
+        or ("" if summary.asked == task["rows"] else "not all were asked"),
         "rows": found.rows,
         "tokens": found.prompt_tokens + found.output_tokens,
-        "forecast_s": round(summary.forecast.seconds, 1) if summary.forecast else None,
-        "forecast_range_s": [
-            round(summary.forecast.low_s, 1),
-            round(summary.forecast.high_s, 1),
-        ]
-        if summary.forecast
-        else None,
         "empty_s": round(last.empty_s, 2) if last else None,
         "tail_s": round(last.tail_s, 2) if last else None,
         "tail_empty_s": round(last.tail_empty_s, 2) if last else None,
         "profile": watch.found(seconds),
+        **(forecast(job) if task["is_last"] else {}),
     }
+
+
+def forecast(job: Any) -> dict[str, Any]:
+    """What `rowmill check` says of the file: it reads and tokenises it once more, so it is asked once a point."""
+    from rowmill.rehearse import check
+
+    said = check(job.model_copy(update={"output": job.output.model_copy(update={"path": ""})}))
+    if len(said.forecasts) != 1:
+        return {}
+    (one,) = said.forecasts
+    return {"forecast_s": round(one.seconds, 1), "ideal_s": round(one.bounds.ideal_s, 1)}
 
 
 # The parent.
@@ -189,7 +197,9 @@ class Bench:
 
         options = self.options
         place = self.folder / f"point-{point.gpus}-{point.parallel}"
-        place.mkdir(exist_ok=True)
+        # A run that lies there would be found done.
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
         told = {"engine": self._engine(point), "folder": str(place)}
         seen = (
             {}
@@ -229,7 +239,10 @@ class Bench:
                 print(f"{point}, round {number}: no time is left", flush=True)
                 return
             task = self._file(rows, 100 * number + point.gpus, place / f"rows-{number}.jsonl")
-            task["out"] = str(place / f"out-{number}")
+            task |= {"out": str(place / f"out-{number}"), "gpu": ""}
+            task["is_last"] = number == self.options.rounds and not self.options.dry
+            if self.options.gpu:
+                task["gpu"] = f"{point.gpus}x{self.options.gpu}"
             found = child.ask(task, self.left_s())
             took_s = found.get("seconds", 0.0) if number else 0.0
             if number:
@@ -317,7 +330,7 @@ def table(points: list[dict[str, Any]]) -> list[str]:
             f"| {point['point']} | {point['engines']} | {point['start_s']:.0f} |"
             f" {middle:.1f} ({min(times):.1f} to {max(times):.1f}) | {len(times)} |"
             f" {run['rows'] / middle:,.0f} | {run['tokens'] / middle:,.0f} |"
-            f" {beside(point, points)} | {run['forecast_s'] or ''} | {run['empty_s']} |"
+            f" {beside(point, points)} | {run.get('forecast_s', '')} | {run['empty_s']} |"
             f" {run['tail_s']} | {cpu:.2f} cores |"
         )
     return lines
@@ -360,6 +373,7 @@ def read_options() -> argparse.Namespace:
     cli.add_argument(
         "--open-seconds", type=float, default=300.0, help="longest start of engines"
     )
+    cli.add_argument("--gpu", default="", help="forecast for such GPUs, as `H200`; those here")
     cli.add_argument("--path", default="", help="a folder of packages, of vLLM")
     cli.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="of [engine]"
