@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SHAPES = {  # hidden, intermediate, layers, heads, KV heads, vocabulary, tied embeddings
+    "tiny": (128, 256, 2, 2, 1, 151936, True),
     "0.5b": (896, 4864, 24, 14, 2, 151936, True),
     "1.5b": (1536, 8960, 28, 12, 2, 151936, True),
     "7b": (3584, 18944, 28, 28, 4, 152064, False),
+    "72b": (8192, 29568, 80, 64, 8, 152064, False),
 }
 ALWAYS = (
     *("load_format=dummy", "max_model_len=8192"),

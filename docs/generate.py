@@ -25,6 +25,7 @@ from rowmill.engines.echo_script import EchoOptions, Fault
 from rowmill.engines.http_options import HttpOptions
 from rowmill.engines.llamacpp import LlamaOptions
 from rowmill.engines.onnx import OnnxOptions
+from rowmill.engines.sglang_options import SglangOptions
 from rowmill.engines.transformers import TransformersOptions
 from rowmill.engines.vllm_options import VllmOptions
 from rowmill.part import Part
@@ -181,6 +182,7 @@ REGIONS: dict[str, Callable[[], Iterator[str]]] = {
     "llamacpp": lambda: setting_rows(LlamaOptions),
     "onnx": lambda: setting_rows(OnnxOptions),
     "promises": promises,
+    "sglang": lambda: setting_rows(SglangOptions),
     "transformers": lambda: setting_rows(TransformersOptions),
     "vllm": lambda: setting_rows(VllmOptions),
 }

@@ -26,7 +26,7 @@ from rowmill.shown.spans import duration
 from rowmill.size import Budget, Gpu, ModelShape, read_shape
 from rowmill.size.fit import Fit, fit
 from rowmill.size.gpus import TABLE, gpu_named, gpus_seen, kind_of
-from rowmill.size.pool import pool_tokens
+from rowmill.size.pool import pool_tokens, token_bytes
 from rowmill.size.prices import read_prices
 from rowmill.size.shape import shape_of_gguf
 from rowmill.tokens.gguf_file import read_metadata
@@ -242,7 +242,7 @@ def _fit(job: Job, shape: ModelShape, place: Place, *, longest: int) -> Fit:
     cores = _cores(place) / place.number
     found = fit(shape, place.gpu, budget, longest_tokens=longest, cores=cores)
     found = _told_as_given(found, job.engine)
-    return _pinned(found, options, shape, place.gpu, budget) if found.parallel else found
+    return _pinned(found, options, shape, place, budget) if found.parallel else found
 
 
 def _told_as_given(found: Fit, engine: EngineConfig) -> Fit:
@@ -256,15 +256,17 @@ def _told_as_given(found: Fit, engine: EngineConfig) -> Fit:
 
 
 def _pinned(
-    found: Fit, options: Mapping[str, Any], shape: ModelShape, gpu: Gpu, budget: Budget
+    found: Fit, options: Mapping[str, Any], shape: ModelShape, place: Place, budget: Budget
 ) -> Fit:
-    """With what the job says of replicas and of the KV cache."""
+    """With what the job says of replicas, which are those over all GPUs, and of the KV cache."""
     number, pool = found.replicas, found.pool_tokens
+    wide = msgspec.structs.replace(budget, tensor_parallel=found.parallel)
     if isinstance(options.get("replicas"), int):
-        number = max(1, options["replicas"])
-        pool = pool_tokens(shape, gpu, budget, replicas=number)
+        groups = max(1, place.number // found.parallel)
+        number = max(1, options["replicas"] // groups)
+        pool = pool_tokens(shape, place.gpu, wide, replicas=number)
     if options.get("kv_cache_memory_bytes"):
-        pool = int(options["kv_cache_memory_bytes"]) // found.kv_token_bytes // number
+        pool = int(options["kv_cache_memory_bytes"]) // token_bytes(shape, wide) // number
     if options.get("num_gpu_blocks_override"):
         number, pool = 1, int(options["num_gpu_blocks_override"]) * BLOCK
     reasons = dict(found.reasons)

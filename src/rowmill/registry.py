@@ -19,6 +19,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "http": "rowmill.engines.http",
         "llamacpp": "rowmill.engines.llamacpp",
         "onnx": "rowmill.engines.onnx",
+        "sglang": "rowmill.engines.sglang",
         "transformers": "rowmill.engines.transformers",
         "vllm": "rowmill.engines.vllm",
     },

@@ -35,6 +35,11 @@ WORDS = {
         "memory",
         "out of memory",
     ),
+    "no cache in SGLang": (
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+        "cache",
+        "no memory for a KV cache",
+    ),
     "no cache": (
         "ValueError: No available memory for the cache blocks. Try increasing"
         " `gpu_memory_utilization` when initializing the engine",

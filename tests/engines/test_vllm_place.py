@@ -113,6 +113,28 @@ def test_a_given_number_is_spread_over_the_gpus(tmp_path: Path, gpus: list[Gpu])
     ]
 
 
+@pytest.mark.parametrize(("given", "seen"), [(1, ["0"]), (3, ["0", "0", "1"]), (2, ["0", "1"])])
+def test_a_given_number_is_kept_to(
+    tmp_path: Path, gpus: list[Gpu], given: int, seen: list[str]
+) -> None:
+    gpus.append(Gpu(1, H200.name, H200.memory_bytes))
+    placed = place(engine(tmp_path, "7b", replicas=given))
+
+    assert seen == [r.environment["CUDA_VISIBLE_DEVICES"] for r in placed.replicas]
+
+
+def test_a_pool_that_is_given_is_that_of_each_gpu(tmp_path: Path, gpus: list[Gpu]) -> None:
+    given = {"kv_cache_memory_bytes": 57_344 * 1000}
+    one = vllm_place.pool_of(engine(tmp_path, "7b", **given))
+    gpus += [Gpu(i, H200.name, H200.memory_bytes) for i in (1, 2, 3)]
+    wide = engine(tmp_path, "7b", tensor_parallel_size=2, **given)
+
+    assert 1000 == one
+    assert 4000 == vllm_place.pool_of(engine(tmp_path, "7b", **given))
+    assert 1000 == vllm_place.pool_of(engine(tmp_path, "7b", replicas=1, **given))
+    assert 4000 == vllm_place.pool_of(wide)
+
+
 def test_without_gpus_there_is_one_engine(tmp_path: Path, gpus: list[Gpu]) -> None:
     gpus.clear()
 

@@ -48,7 +48,7 @@ def parse(model: type[Chosen], engine: EngineConfig) -> Chosen:
 
 
 def check_version(
-    library: str, found: str, oldest: tuple[int, int], *, extra: str, expected: str
+    library: str, found: str, oldest: tuple[int, ...], *, extra: str, expected: str
 ) -> None:
     """See that an adapter's library is not older than what it was written for.
 
@@ -60,8 +60,8 @@ def check_version(
     Raises:
         ConfigError: It is older.
     """
-    numbers = re.match(r"(\d+)\.(\d+)", found)
-    if numbers and tuple(map(int, numbers.groups())) < oldest:
+    numbers = tuple(map(int, re.findall(r"\d+", found)[: len(oldest)]))
+    if numbers and numbers < oldest:
         reason = f"{library} {found} is installed, expected {expected}; run `pip install 'rowmill[{extra}]'`"
         raise errors.ConfigError(reason=reason)
 

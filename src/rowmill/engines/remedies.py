@@ -4,7 +4,7 @@ Promises: a table, read from top to bottom; what no line of it knows is told as 
 What is *done* on a sign is only this: out of memory takes a step down (ladder.py). All else changes what is said.
 Knows nothing of: processes, settings that are given.
 Memory: the table.
-Source: the words are those of vLLM 0.25 to 0.32, PyTorch 2.11 to 2.13, CUDA 12 and 13, NCCL 2.2x, llama.cpp.
+Source: the words are those of vLLM 0.25 to 0.32, SGLang 0.5, PyTorch 2.11 to 2.13, CUDA 12 and 13, NCCL 2.2x, llama.cpp.
 """
 
 from __future__ import annotations
@@ -141,6 +141,15 @@ _TABLE: tuple[tuple[str, Remedy], ...] = (
             "weights",
             "the model is too large for the memory there is",
             'spread it (`engine.tensor_parallel_size`), shrink it (`engine.quantization = "fp8"`), or take a smaller one',
+        ),
+    ),
+    (
+        r"Not enough memory\. Please try to increase --mem-fraction-static",
+        Remedy(
+            "cache",
+            "the model leaves no memory for a KV cache",
+            "raise `engine.mem_fraction_static`, spread it (`engine.tp_size`), shrink it"
+            ' (`engine.quantization = "fp8"`), or take a smaller one',
         ),
     ),
     (

@@ -19,7 +19,7 @@ from rowmill.config import EngineConfig
 from rowmill.engines.protocol import Placement, Replica
 from rowmill.size import Budget, Gpu, pool_bytes, read_shape
 from rowmill.size.gpus import gpus_seen
-from rowmill.size.pool import pool_tokens
+from rowmill.size.pool import pool_tokens, token_bytes
 from rowmill.size.replicas import number_for
 
 MEMORY_SHARE = 0.92
@@ -50,10 +50,10 @@ def place(engine: EngineConfig) -> Placement:
         )
         raise errors.ConfigError(reason=reason)
     groups = [gpus[i : i + width] for i in range(0, len(gpus) - width + 1, width)]
-    number, reason = _number_a_group(engine, groups[0], num_groups=len(groups))
+    numbers, reason = _numbers(engine, groups[0], num_groups=len(groups))
     replicas = [
         Replica(_shared_engine(engine, group[0], number), _sees(group))
-        for group in groups
+        for group, number in zip(groups, numbers, strict=True)
         for _ in range(number)
     ]
     return Placement(replicas, reason=reason)
@@ -69,14 +69,15 @@ def pool_of(engine: EngineConfig) -> int:
     if not gpus or shape is None:
         return 0
     block = int(options.get("block_size") or 16)
-    number = len(place(engine).replicas)
+    replicas = place(engine).replicas
+    number, groups = len(replicas), len({str(one.environment) for one in replicas})
     if options.get("num_gpu_blocks_override"):
         return int(options["num_gpu_blocks_override"]) * block * number
     budget = step_budget(options, gpus[0], engine.seats)
-    a_token = shape.kv_bytes(kv_dtype=budget.kv_dtype, dtype=budget.dtype)
     if options.get("kv_cache_memory_bytes"):
-        return int(options["kv_cache_memory_bytes"]) // a_token * min(number, len(gpus))
-    return pool_tokens(shape, gpus[0], budget, replicas=max(1, number // len(gpus))) * number
+        a_token = token_bytes(shape, budget)
+        return int(options["kv_cache_memory_bytes"]) // a_token * groups
+    return pool_tokens(shape, gpus[0], budget, replicas=-(-number // groups)) * number
 
 
 def step_budget(options: Mapping[str, Any], gpu: Gpu, seats: int | None) -> Budget:
@@ -101,14 +102,27 @@ def _named(options: Mapping[str, Any], name: str) -> str:
     return "" if value == "auto" else value
 
 
+def _numbers(
+    engine: EngineConfig, group: Sequence[Gpu], *, num_groups: int
+) -> tuple[list[int], str]:
+    """Replicas on each group of GPUs, and why so many."""
+    asked = engine.options.get("replicas", "auto")
+    if asked != "auto":
+        return spread(max(1, int(asked)), num_groups), f"{asked}: given"
+    number, reason = _number_a_group(engine, group, num_groups=num_groups)
+    return [number] * num_groups, reason
+
+
+def spread(number: int, places: int) -> list[int]:
+    """`number` over so many places, as evenly as it goes, the first ones first."""
+    each, more = divmod(number, places)
+    return [each + (i < more) for i in range(places)]
+
+
 def _number_a_group(
     engine: EngineConfig, group: Sequence[Gpu], *, num_groups: int
 ) -> tuple[int, str]:
-    """Replicas on each group of GPUs, and why so many."""
     options = engine.options
-    asked = options.get("replicas", "auto")
-    if asked != "auto":
-        return max(1, int(asked) // num_groups), f"{asked}: given"
     if len(group) > 1:
         return 1, f"one for each {len(group)} GPUs: tensor or pipeline parallel"
     pinned = [name for name in PINS if options.get(name) is not None]

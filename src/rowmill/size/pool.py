@@ -50,10 +50,16 @@ def pool_tokens(
     Args:
         row_tokens: of a usual row: of models with windows, longer rows take less a token.
     """
+    a_token = token_bytes(shape, budget, row_tokens=row_tokens)
+    return max(0, pool_bytes(shape, gpu, budget, replicas=replicas) // a_token)
+
+
+def token_bytes(shape: ModelShape, budget: Budget, *, row_tokens: int = 0) -> int:
+    """KV cache that a token takes on each GPU of an engine; those of tensor parallel share its heads."""
     a_token = shape.kv_bytes(kv_dtype=budget.kv_dtype, dtype=budget.dtype, tokens=row_tokens)
     if not shape.latent:
         a_token //= min(budget.tensor_parallel, shape.kv_heads)
-    return max(0, pool_bytes(shape, gpu, budget, replicas=replicas) // max(a_token, 1))
+    return max(a_token, 1)
 
 
 def activation_bytes(shape: ModelShape, budget: Budget) -> int:
