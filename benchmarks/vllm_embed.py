@@ -247,7 +247,7 @@ def cosine(folder: Path, other: Path) -> float:
     found = []
     for one in (folder, other):
         table = pq.read_table(one).sort_by("id")
-        column = table["rowmill_embedding"].combine_chunks()
+        column: Any = table["rowmill_embedding"].combine_chunks()
         matrix = column.flatten().to_numpy().reshape(len(column), -1)
         found.append(matrix / np.linalg.norm(matrix, axis=1, keepdims=True))
     return float((found[0] * found[1]).sum(1).min())
