@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -260,47 +261,58 @@ class Course:
         self._args, self._root = args, root
         self._ends = time.monotonic() + 60 * args.minutes
         self._source = root / "texts.jsonl"
-        self._seconds: dict[str, float] = {}
+        self._made: dict[str, str] = {}
+        self._rates: dict[str, float] = {}
+        self._first: dict[str, Path] = {}
+        """By shape: the contender that the others stand beside."""
+        self._told: list[str] = []
 
     def run(self) -> None:
-        """All of them, and a table for each shape."""
+        """All of them, and a table."""
         write_texts(self._args.rows, words_of(random.Random(1)), self._source)
-        for shape in self._args.shapes.split(","):
-            self._say(f"\n{shape}, {self._args.size}: {self._args.rows:,} texts\n")
-            self._say("| contender | rows/s | beside | seconds | start | all | least cosine |")
-            self._say("|---|---|---|---|---|---|---|")
-            if self._spawn("make", shape, MAKE_S) != "done":
-                self._say(f"the model could not be made; see {self._args.log}")
-                continue
-            for name in self._args.only.split(","):
-                self._one(shape, name)
-            # Of qwen's size: two of them, and their vectors, are much for some disks.
-            for path in self._root.glob(f"{shape}*"):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self._say(f"\n{self._args.rows:,} texts, models of {self._args.size} size\n")
+        self._say(
+            "| shape | contender | rows/s | beside | seconds | start | all | least cosine |"
+        )
+        self._say("|---|---|---|---|---|---|---|---|")
+        for shape, name in self._order():
+            self._say(f"| {shape} | {name} | {self._one(shape, name)} |")
+        for told in self._told:
+            self._say(told)
 
-    def _one(self, shape: str, name: str) -> None:
+    def _order(self) -> Iterator[tuple[str, str]]:
+        """What matters most first, of each shape: time may run out."""
+        names = self._args.only.split(",")
+        for some in (names[:2], names[2:]):
+            for shape in self._args.shapes.split(","):
+                for name in some:
+                    yield shape, name
+
+    def _one(self, shape: str, name: str) -> str:
+        """Run a contender; what the table says of it."""
+        if shape not in self._made:
+            self._made[shape] = self._spawn("make", shape, MAKE_S)
+        if self._made[shape] != "done":
+            return f"void: no model was made ({self._made[shape]}); see {self._args.log}"
         left_s = self._ends - time.monotonic()
         if left_s < LEAST_S:
-            self._say(f"| {name} | not run: {left_s:.0f} s were left |")
-            return
+            return f"not run: {left_s:.0f} s were left"
         began = time.monotonic()
         ended = self._spawn(name, shape, min(left_s, 60 * self._args.most_minutes))
         whole = time.monotonic() - began
         if ended != "done":
-            self._say(f"| {name} | void: {ended} after {whole:.0f} s; see {self._args.log} |")
-            return
+            return f"void: {ended} after {whole:.0f} s; see {self._args.log}"
         target = self._root / f"{shape}-{name}"
         told = json.loads(Path(f"{target}.json").read_text("utf-8"))
-        first = next(iter(sorted(self._root.glob(f"{shape}-*.json"), key=_age)))
-        near = cosine(first.with_suffix(""), target)
+        first = self._first.setdefault(shape, target)
         rate = self._args.rows / told["seconds"]
-        beside = rate / self._seconds.setdefault(shape, rate)
-        self._say(
-            f"| {name} | {rate:,.0f} | {beside:.2f}x | {told['seconds']:.1f}"
-            f" | {told['start']:.0f} s | {whole:.0f} s | {near:.5f} |"
-        )
+        beside = rate / self._rates.setdefault(shape, rate)
         if told["about"]:
-            self._say(f"<!-- {name}: {told['about']} -->")
+            self._told.append(f"\n{shape}, {name}: {told['about']}")
+        return (
+            f"{rate:,.0f} | {beside:.2f}x | {told['seconds']:.1f} | {told['start']:.0f} s"
+            f" | {whole:.0f} s | {cosine(first, target):.5f}"
+        )
 
     def _spawn(self, name: str, shape: str, most_s: float) -> str:
         """`done`, or what became of it; nothing that it started is left."""
@@ -340,10 +352,6 @@ class Course:
         sys.stdout.flush()
         with Path(self._args.out).open("a", encoding="utf-8") as page:
             page.write(f"{line}\n")
-
-
-def _age(path: Path) -> float:
-    return path.stat().st_mtime
 
 
 def main() -> None:
