@@ -12,6 +12,8 @@ import pytest
 from rowmill import engines
 from rowmill.config import EngineConfig
 from rowmill.engines import llamacpp
+from rowmill.engines.llamacpp_labels import weighed
+from rowmill.engines.llamacpp_seats import SeatedRow
 from rowmill.kinds_config import ClassifyConfig
 from rowmill.rows import Prompts, Sampling
 from rowmill.testing import check_engine
@@ -29,8 +31,9 @@ TEXTS = (
     "Awful. Good or bad? ",
     "It is what it is, and it came late, and in the wrong colour. Good or bad? ",
 )
-NEAR, NOISE = 1e-3, 0.25
-"""Of a sum: as it is; and where llama.cpp computes weights of 4 bits now for one token, now for several."""
+NEAR, NOISE = 1e-3, 2.0
+"""Of one number; and of a sum, where llama.cpp computes weights of 4 bits now for one token, now for several: sums of
+unlike labels are 5 and more apart."""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +76,34 @@ def whole_list(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_weights_are_those_of_the_whole_vocabulary(engine: EngineConfig) -> None:
+def test_what_is_told_is_what_the_whole_vocabulary_says(engine: EngineConfig) -> None:
+    model: Any = llamacpp.open(engine.model_copy(update={"seats": 1}))
+    rows, labels, asked = prompts(engine), labels_of(engine), []
+
+    def ask(request: dict[str, Any]) -> dict[str, Any]:
+        asked.append(request)
+        return model._completed(request)  # type: ignore[no-any-return]
+
+    row = SeatedRow(rows, 0, next(rows.row_ids()))
+    found = weighed(row, labels, ask, vocabulary=model._vocabulary)
+
+    assert labels.nodes().keys() == found.told.keys()
+    assert len(asked) >= len(found.told)
+    for request in asked:
+        # With weights of 4 bits it matters how many tokens are computed at once: let it be the last alone.
+        model._completed(request)
+        told = model._completed(request)["choices"][0]["logprobs"]
+        whole = whole_list(model, request["prompt"], model._vocabulary)
+        for drawn in told["content"] if told else []:
+            numbers = [one["logprob"] for one in [*drawn["top_logprobs"][:9], drawn]]
+            ids = [one["id"] for one in [*drawn["top_logprobs"][:9], drawn]]
+            assert numbers == pytest.approx([whole[one] for one in ids], abs=NEAR)
+    model.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_sums_are_those_of_the_whole_vocabulary(engine: EngineConfig) -> None:
     model: Any = llamacpp.open(engine)
     rows, labels = prompts(engine), labels_of(engine)
     wanted = [
@@ -90,9 +120,7 @@ def test_weights_are_those_of_the_whole_vocabulary(engine: EngineConfig) -> None
 
     for outcome, ids, sums in zip(found, rows.row_ids(), wanted * 2, strict=True):
         assert isinstance(outcome.embedding, bytes)
-        off = np.abs(np.frombuffer(outcome.embedding, "<f4") - sums)
-        assert off.max() < NOISE
-        assert np.median(off) < NEAR
+        assert np.abs(np.frombuffer(outcome.embedding, "<f4") - sums).max() < NOISE
         assert len(ids) == outcome.prompt_tokens
 
 
