@@ -1,6 +1,8 @@
 """How near the probabilities of labels are to plain transformers in float32, engine by engine and type by type.
 
     python benchmarks/labels.py MODEL_FOLDER [--engines transformers,vllm] [--rows 100]
+    python benchmarks/labels.py MODEL_FOLDER --engines llamacpp --gguf FILE     # the same weights
+    python benchmarks/labels.py MODEL_FOLDER --engines http --url URL           # a vLLM that serves the folder
 
 MODEL_FOLDER is a language model with a chat template, as Hugging Face lays it out. Reviews are put together of a few
 words; each gets a share for each of five labels of one to four tokens, some of which begin others. Printed are the
@@ -61,9 +63,15 @@ class All:
         return left
 
 
-def job_of(folder: str, name: str, dtype: str) -> Job:
-    """A job of kind `classify`."""
-    own = VLLM if name == "vllm" else {}
+def job_of(folder: str, name: str, dtype: str, place: str = "") -> Job:
+    """A job of kind `classify`; `place`: of engines that have their own, a file or a URL."""
+    model: dict[str, Any] = {"model": folder, "dtype": dtype}
+    if name == "vllm":
+        model |= VLLM
+    elif name == "llamacpp":
+        model = {"model": place}
+    elif name == "http":
+        model = {"url": place, "tokenizer": folder}
     return Job.model_validate(
         {
             "kind": "classify",
@@ -71,10 +79,8 @@ def job_of(folder: str, name: str, dtype: str) -> Job:
             "classify": {"labels": LABELS},
             "engine": {
                 "name": name,
-                "model": folder,
                 "max_model_len": 512,
-                "dtype": dtype,
-                **own,
+                **model,
             },
         }
     )
@@ -130,14 +136,17 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--engines", default="transformers,vllm")
     parser.add_argument("--rows", type=int, default=100)
+    parser.add_argument("--gguf", default="")
+    parser.add_argument("--url", default="")
     asked = parser.parse_args()
     folder = str(Path(asked.model).expanduser())
     first = job_of(folder, "transformers", "float32")
     prompts = prompts_of(first, asked.rows)
     reference = plain(folder, prompts, first)
     for name in asked.engines.split(","):
-        for dtype in ("float32", "bfloat16"):
-            found = shares(job_of(folder, name, dtype), prompts)
+        place = {"llamacpp": asked.gguf, "http": asked.url}.get(name, "")
+        for dtype in ("its own",) if place else ("float32", "bfloat16"):
+            found = shares(job_of(folder, name, dtype, place), prompts)
             off = np.abs(found - reference)
             others = int((found.argmax(axis=1) != reference.argmax(axis=1)).sum())
             sys.stdout.write(

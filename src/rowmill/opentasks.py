@@ -12,7 +12,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -139,9 +138,9 @@ class OpenTasks:
             return
         steps = np.diff(tasks)
         if (steps >= 0).all():
-            bounds = [0, *(np.flatnonzero(steps) + 1).tolist(), len(tasks)]
-            for start, stop in pairwise(bounds):
-                yield int(tasks[start]), outcomes.slice(start, stop)
+            starts = [0, *(np.flatnonzero(steps) + 1).tolist()]
+            parts = outcomes.parted([*starts, len(tasks)])
+            yield from zip(tasks[starts].tolist(), parts, strict=True)
             return
         for task in np.unique(tasks).tolist():
             yield task, outcomes.take(np.flatnonzero(tasks == task).tolist())

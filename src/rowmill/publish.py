@@ -18,7 +18,7 @@ import xxhash
 
 from rowmill import rundir
 from rowmill.errors import StorageError
-from rowmill.join.apart import INLINE_BYTES, answer, cores, run_apart
+from rowmill.join.apart import INLINE_BYTES, answer, cores, run_apart, uncollected
 from rowmill.join.lines import joined, joined_by_completion
 from rowmill.join.outcomes import OutcomeLines, check_merged, merged
 from rowmill.join.part import Columns, PartDone, PartSpec
@@ -175,7 +175,8 @@ def _written(storage: Storage, specs: list[PartSpec]) -> list[PartDone]:
         requests = [msgspec.json.encode(msgspec.structs.replace(s, url=url)) for s in specs]
         replies = run_apart("rowmill.publish", requests, where=rundir.RESULTS)
         return [msgspec.json.decode(reply, type=PartDone) for reply in replies]
-    return [write_part(storage, spec) for spec in specs]
+    with uncollected():
+        return [write_part(storage, spec) for spec in specs]
 
 
 def read_done(storage: Storage) -> Done | None:

@@ -122,12 +122,6 @@ def test_a_pair_is_a_ranking_of_one(url: str) -> None:
     assert Scorer.seen == [("/v2/rerank", {"model": "m", "query": "ab", "documents": ["b"]})]
 
 
-def test_labels_are_not_weighed_by_endpoints(url: str) -> None:
-    job = Job.model_validate({"kind": "classify", "engine": {"url": url}})
-    with pytest.raises(Exception, match="`classify`, which engine `http` does not do"):
-        understand(job)
-
-
 def test_contract(url: str) -> None:
     rows = [{"query": "abc", "documents": ["a", "b"]}] * 2 + ROWS[:3]
     job = Job.model_validate({"kind": "rerank", "engine": {"url": url, "back_off_s": 0.01}})

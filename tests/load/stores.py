@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
-STORES = ("pgvector", "lancedb", "milvus", "qdrant")
+from tests.servers.s3_server import seaweed
+
+STORES = ("pgvector", "lancedb", "lancedb-s3", "milvus", "qdrant")
 READY_S = 60.0
 
 Held = dict[tuple[str, int], tuple[bytes, Any]]
@@ -101,14 +104,35 @@ def _lancedb(folder: Path) -> Iterator[Store]:
     import lancedb
 
     def read(table: str) -> Held:
-        found = lancedb.connect(folder).open_table(table).to_arrow().to_pylist()
-        return _once(
-            (row["rowmill_key"], row["rowmill_chunk"], row["embedding"], row["n"])
-            for row in found
-        )
+        return _lance_rows(lancedb.connect(folder).open_table(table))
 
     yield Store(
         "lancedb", lambda table: f"lancedb://{folder}?table={table}", read, _nothing, _nothing
+    )
+
+
+@contextlib.contextmanager
+def _lancedb_s3(folder: Path) -> Iterator[Store]:
+    """In a bucket of a real S3 server."""
+    import lancedb
+
+    with seaweed(folder) as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        # SeaweedFS makes a bucket with its first object.
+        server.store("vectors").put("made", b"")
+
+        def read(table: str) -> Held:
+            return _lance_rows(lancedb.connect("s3://vectors/db").open_table(table))
+
+        address = "lancedb+s3://vectors/db?table="
+        yield Store("lancedb-s3", lambda table: address + table, read, _nothing, _nothing)
+
+
+def _lance_rows(table: Any) -> Held:
+    return _once(
+        (row["rowmill_key"], row["rowmill_chunk"], row["embedding"], row["n"])
+        for row in table.to_arrow().to_pylist()
     )
 
 
@@ -189,6 +213,7 @@ def _milvus(folder: Path) -> Iterator[Store]:
 _STARTED = {
     "pgvector": _pgvector,
     "lancedb": _lancedb,
+    "lancedb-s3": _lancedb_s3,
     "milvus": _milvus,
     "qdrant": _qdrant,
 }

@@ -164,3 +164,18 @@ def test_polars_reads_dictionaries_that_differ_from_batch_to_batch() -> None:
         content = written(form, schema, [fit(batch, schema) for batch in batches])
         load = pl.read_parquet if form.format == "parquet" else pl.read_ipc
         assert load(io.BytesIO(content))["c"].to_list() == ["a", "b", "c", "a"]
+
+
+def test_vectors_are_not_looked_up_in_a_dictionary_texts_are() -> None:
+    vector = pa.list_(pa.float32(), 2)
+    schema = pa.schema([("v", vector), ("a.b", pa.string()), ("l", pa.list_(pa.int64()))])
+    batch = pa.record_batch([[[1.0, 2.0]] * 3, ["x"] * 3, [[1]] * 3], schema=schema)
+
+    content = written(Form("parquet"), schema, [batch])
+    group = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0)
+    leaves = [group.column(at) for at in range(group.num_columns)]
+
+    assert [leaf.path_in_schema for leaf in leaves if not leaf.has_dictionary_page] == [
+        "v.list.element"
+    ]
+    assert read(Form("parquet"), content).to_batches() == [batch]

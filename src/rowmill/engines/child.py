@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
 import queue
 import signal
@@ -124,6 +125,9 @@ def main(socket_fd: int, life_fd: int) -> int:
         engine = open_engine(config)
         judge = _judge(config, engine)
         channel.send(Ready(judge.limits(engine.limits)))
+        # What an engine's libraries made stays: rows should not have it looked through again and again.
+        gc.collect()
+        gc.freeze()
         _serve(engine, channel, judge, secrets, config.media)
     except ChannelClosed:
         _end_group()

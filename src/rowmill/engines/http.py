@@ -24,6 +24,7 @@ import msgspec
 
 from rowmill import errors
 from rowmill.config import EngineConfig
+from rowmill.engines.http_labels import wired
 from rowmill.engines.http_lanes import Lane, Lanes
 from rowmill.engines.http_options import EFFORT, HttpOptions
 from rowmill.engines.http_probe import first_length, opener
@@ -35,10 +36,12 @@ from rowmill.engines.options import mistakes, parse
 from rowmill.engines.protocol import Feed
 from rowmill.engines.retry import Policy
 from rowmill.rows import Limits, Outcome
+from rowmill.tokens import open_tokenizer
+from rowmill.tokens.labels import Labels, encode_labels
 
 __all__ = ["EFFORT", "KINDS", "HttpOptions", "check_options", "declare", "open"]
 
-KINDS = frozenset(("chat", "generate", "embed", "score", "rerank"))
+KINDS = frozenset(("chat", "generate", "embed", "classify", "score", "rerank"))
 """What it can be asked for."""
 _MOST_TOKENS = 2**31
 _SEATS = 64
@@ -68,7 +71,18 @@ _SAMPLING = (
 
 def check_options(engine: EngineConfig) -> list[str]:
     """Mistakes in the settings of this engine, a sentence each."""
-    return mistakes(HttpOptions, engine)
+    found = mistakes(HttpOptions, engine)
+    if engine.classify is not None and not engine.classify.names:
+        found.append(
+            "`classify.labels` is missing: engine `http` does not ask an endpoint for the classes of a model with a head;"
+            " give labels, or set `engine.name` to `onnx`, `transformers` or `vllm`"
+        )
+    elif engine.classify is not None and not engine.tokenizer:
+        found.append(
+            "`engine.tokenizer` is missing: labels are weighed by token ids;"
+            " give the folder of the served model's tokenizer"
+        )
+    return found
 
 
 def declare(engine: EngineConfig) -> Limits:
@@ -114,6 +128,7 @@ class Http:
             length = first_length(options, engine.model or _only_name(models), _PROBE_S)
             self.limits = msgspec.structs.replace(self.limits, dimensions=length)
         self._options, self._most = options, engine.seats
+        self._labels = _labels(engine)
         self._settings = Settings(
             model=engine.model or _only_name(models),
             outage_s=options.outage_s,
@@ -126,6 +141,7 @@ class Http:
             keeps_body=options.keep_body,
             embeds=engine.embed is not None,
             scores=options.pairs if engine.score is not None else "",
+            label_tokens=tuple(map(len, self._labels.ids)) if self._labels else (),
             texts=_texts(engine, options),
         )
         self._texts = self._settings.texts
@@ -183,6 +199,8 @@ class Http:
 
             def fill() -> None:
                 while (prompts := feed.take(wait=True)) is not None:
+                    if self._labels is not None:
+                        prompts = wired(prompts, self._labels)
                     loop.call_soon_threadsafe(requests.add, prompts)
                 loop.call_soon_threadsafe(requests.end)
 
@@ -214,10 +232,10 @@ def _limits(engine: EngineConfig, options: HttpOptions, models: list[dict[str, A
     roots = options.roots
     where = roots[0] if len(roots) == 1 else f"{len(roots)} endpoints, {roots[0]} and on"
     return Limits(
-        takes="wire",
+        takes="wire" if engine.classify is None else "ids",
         max_model_tokens=engine.max_model_len or told,
         seats=(engine.seats or _SEATS * len(roots)) * _texts(engine, options),
-        sampling=_SAMPLING,
+        sampling=_SAMPLING if engine.classify is None else (),
         media=("image", "audio") if engine.is_asked_for_texts else (),
         # It has done already what its model needs.
         activation="none" if engine.score is not None else "",
@@ -228,6 +246,15 @@ def _limits(engine: EngineConfig, options: HttpOptions, models: list[dict[str, A
 def _texts(engine: EngineConfig, options: HttpOptions) -> int:
     """Rows in one request."""
     return options.texts if engine.embed is not None and not options.keep_body else 1
+
+
+def _labels(engine: EngineConfig) -> Labels | None:
+    """The labels of a job in the tokens of the served model; None where it has none."""
+    if engine.classify is None:
+        return None
+    tokenizer = open_tokenizer(engine)
+    assert tokenizer is not None
+    return encode_labels(engine.classify, tokenizer)
 
 
 def _only_name(models: list[dict[str, Any]]) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from rowmill import errors
 from rowmill.engines.http_kinds import read_scores, read_vectors, read_whole
+from rowmill.engines.http_labels import read_weights
 from rowmill.engines.thoughts import has_no_answer
 from rowmill.rows import NULL, Choice, Sampling
 
@@ -57,6 +58,8 @@ class Asked(msgspec.Struct, frozen=True):
     """The vectors in the body are the answer, not the body itself."""
     is_scored: bool = False
     """The scores in it are."""
+    label_tokens: tuple[int, ...] = ()
+    """Where labels are weighed: number of tokens of each."""
 
     @property
     def is_whole(self) -> bool:
@@ -98,6 +101,11 @@ def read_answer(status: int, body: bytes, asked: Asked, *, content_type: str = "
         raise _failure(_code(told), found, reason)
     if asked.is_whole:
         return _whole_answer(found, body, asked, is_plain=is_plain)
+    if asked.label_tokens:
+        weights = read_weights(found, asked.body, asked.label_tokens)
+        # A server may count the token that it draws to no end.
+        prompt, cached, _ = _usage(found)
+        return Answer([], None, "", prompt, cached, 0, vectors=[weights])
     choices = _choices(found)
     first = choices[0]
     is_none = has_no_answer(first.text, first.reasoning, first.finish_reason)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from rowmill.engines import http_labels
 from rowmill.rows import Sampling
 
 _PATHS = {
@@ -51,6 +52,8 @@ class Bodies:
             return field, self._named(wire)
         if field == "documents":
             return self._of_pairs(wire, sampling)
+        if field == http_labels.FIELD:
+            return http_labels.PATH, http_labels.body_of(wire, self._model)
         key = (sampling, max_tokens, field)
         tail = self._tails.get(key)
         if tail is None:

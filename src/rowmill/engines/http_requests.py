@@ -51,6 +51,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Most texts to embed in one request."""
     scores: str = ""
     """How pairs are asked for, `rerank` or `score`; empty where rows are none."""
+    label_tokens: tuple[int, ...] = ()
+    """Of each label, where labels are weighed."""
 
 
 class Requests:
@@ -178,7 +180,7 @@ class Requests:
         sampling, most = rows[0].sampling, rows[0].max_tokens
         path, body = self._bodies.build(field, joined(rows), sampling, most)
         own = self._settings
-        return Asked(path, body, own.keeps_body, own.embeds, bool(own.scores))
+        return Asked(path, body, own.keeps_body, own.embeds, bool(own.scores), own.label_tokens)
 
     def _tick(self) -> None:
         """What only time brings: windows that grow, endpoints that may be tried again, outages that last."""

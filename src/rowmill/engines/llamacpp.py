@@ -22,12 +22,15 @@ from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.llamacpp_ask import Sample, read_sample, request
 from rowmill.engines.llamacpp_embed import LlamaVectors
+from rowmill.engines.llamacpp_labels import answered, weighed
 from rowmill.engines.llamacpp_seats import Room, SeatedRow
 from rowmill.engines.options import Options, mistakes, parse
 from rowmill.engines.prompt import check_prompt, room_for
 from rowmill.engines.protocol import Feed
 from rowmill.rows import Limits, Outcome
+from rowmill.tokens import open_tokenizer
 from rowmill.tokens.gguf_file import read_metadata
+from rowmill.tokens.labels import Labels, encode_labels
 
 _SEATS = 8
 """Rows/s at 1, 4, 8, 16 seats were 6.5, 7.2, 7.5, 7.7 on two cores."""
@@ -52,7 +55,7 @@ _SAMPLING = (
     "return_token_ids",
 )
 
-KINDS = frozenset(("chat", "generate", "embed"))
+KINDS = frozenset(("chat", "generate", "embed", "classify"))
 """What it can be asked for."""
 _POOLINGS = {1: "mean", 2: "cls", 3: "last"}
 """By llama.cpp's numbers, as a file's metadata has them."""
@@ -90,6 +93,11 @@ def check_options(engine: EngineConfig) -> list[str]:
         found.append(
             f"`embed.pooling`: `{path.name}` does not say how the model pools; set `mean`, `cls` or `last`"
         )
+    if engine.classify is not None and not engine.classify.names:
+        found.append(
+            "`classify.labels` is missing: engine `llamacpp` does not read the classes of a model with a head;"
+            " give labels, or set `engine.name` to `onnx`, `transformers` or `vllm`"
+        )
     return found
 
 
@@ -118,7 +126,7 @@ def declare(engine: EngineConfig) -> Limits:
         # Texts that are embedded leave it at once: two calls of the longest fit.
         kv_tokens=options.n_ctx
         or (max(2 * longest, _CONTEXT) if embeds else max(longest, seats * _SEAT_TOKENS)),
-        sampling=() if embeds else _SAMPLING,
+        sampling=_SAMPLING if engine.is_asked_for_texts else (),
         dimensions=int(metadata.get(f"{architecture}.embedding_length", 0)) if embeds else 0,
         about=f"llama.cpp: {path.name}",
     )
@@ -137,6 +145,7 @@ def open(engine: EngineConfig) -> Llama | LlamaVectors:
         import xllamacpp
     except ImportError as error:
         raise errors.MissingExtra(what="`xllamacpp`", extra="llamacpp") from error
+    labels = _labels(engine)
     settings = _settings(xllamacpp.CommonParams(), engine, limits)
     if engine.embed is not None:
         settings.embedding = True
@@ -145,6 +154,8 @@ def open(engine: EngineConfig) -> Llama | LlamaVectors:
         # A text is pooled in one piece.
         settings.n_ubatch = max(settings.n_ubatch, limits.max_model_tokens)
         settings.n_batch = max(settings.n_batch, settings.n_ubatch)
+    if labels is not None:
+        _be_exact(xllamacpp, settings)
     try:
         server = xllamacpp.Server(settings)
     except RuntimeError as error:
@@ -154,6 +165,8 @@ def open(engine: EngineConfig) -> Llama | LlamaVectors:
     vocabulary = len(tokens) or _ANY_VOCABULARY
     if engine.embed is not None:
         return LlamaVectors(server, limits, vocabulary=vocabulary)
+    if labels is not None:
+        return LlamaLabels(server, limits, labels, vocabulary=vocabulary)
     return Llama(server, limits, vocabulary=vocabulary)
 
 
@@ -248,17 +261,57 @@ class Llama:
         # llama.cpp fails every row in the cache; after a failure a row has the cache for itself.
         tokens = len(row.ids) + min(row.room, self._expected_tokens)
         with self._room.taken(tokens if attempt == 1 else self.limits.kv_tokens):
-            try:
-                result = self._server.handle_completions(asked)
-            except ValueError as error:
-                reason = f"llama.cpp does not take this request: {type(error).__name__}"
-                raise errors.Refused(reason=reason) from error
-            except RuntimeError as error:
-                reason = f"llama.cpp failed: {type(error).__name__}"
-                raise errors.Disconnected(reason=reason) from error
+            result = self._completed(asked)
         sample = read_sample(result, row.sampling, index)
         self._expected_tokens = max(self._expected_tokens, 2 * sample.output_tokens)
         return sample
+
+    def _completed(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """What llama.cpp says to a request.
+
+        Raises:
+            Refused: It does not take it.
+            Disconnected: It failed.
+        """
+        try:
+            result: dict[str, Any] = self._server.handle_completions(asked)
+        except ValueError as error:
+            reason = f"llama.cpp does not take this request: {type(error).__name__}"
+            raise errors.Refused(reason=reason) from error
+        except RuntimeError as error:
+            reason = f"llama.cpp failed: {type(error).__name__}"
+            raise errors.Disconnected(reason=reason) from error
+        return result
+
+
+class LlamaLabels(Llama):
+    """A loaded model that weighs labels."""
+
+    def __init__(self, server: Any, limits: Limits, labels: Labels, *, vocabulary: int) -> None:
+        super().__init__(server, limits, vocabulary=vocabulary)
+        self._labels = labels
+
+    def _answer(self, row: SeatedRow) -> Outcome:
+        began = time.monotonic()
+        limit = self.limits.max_model_tokens - self._labels.longest
+        tokens = len(row.ids) + self._labels.longest
+        try:
+            check_prompt(row.ids, limit=limit, vocabulary=self._vocabulary, answers=False)
+            for attempt in range(1, _TRIES + 1):
+                try:
+                    with self._room.taken(tokens if attempt == 1 else self.limits.kv_tokens):
+                        vocabulary = self._vocabulary
+                        found = weighed(
+                            row, self._labels, self._completed, vocabulary=vocabulary
+                        )
+                except errors.Disconnected as error:
+                    failure = error
+                else:
+                    return answered(row, self._labels, found, attempt, began)
+        except errors.RowError as error:
+            return row.failed(error, 1, began)
+        reason = f"{failure}; given up after {_TRIES} attempts"
+        return row.failed(errors.GaveUp(reason=reason), _TRIES, began)
 
 
 def _pooling(engine: EngineConfig) -> str:
@@ -268,6 +321,21 @@ def _pooling(engine: EngineConfig) -> str:
     metadata = read_metadata(Path(engine.model).expanduser())
     architecture = bytes(metadata.get("general.architecture", b"")).decode()
     return _POOLINGS.get(int(metadata.get(f"{architecture}.pooling_type", 0)), "")
+
+
+def _be_exact(library: Any, settings: Any) -> None:
+    """Keys, values and attention in float32: as they are by default, a log-probability is up to 1e-2 off, so 2e-4."""
+    settings.cache_type_k = settings.cache_type_v = library.ggml_type.GGML_TYPE_F32
+    settings.flash_attn_type = library.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+
+
+def _labels(engine: EngineConfig) -> Labels | None:
+    """The labels of a job in the file's tokens; None where it has none."""
+    if engine.classify is None:
+        return None
+    tokenizer = open_tokenizer(engine)
+    assert tokenizer is not None
+    return encode_labels(engine.classify, tokenizer)
 
 
 def _settings(settings: Any, engine: EngineConfig, limits: Limits) -> Any:

@@ -77,12 +77,9 @@ def read_sample(result: dict[str, Any], sampling: Sampling, index: int) -> Sampl
         Refused: llama.cpp says that the request is wrong.
         Disconnected: It failed otherwise; another time it may not.
     """
-    failure = result.get("error")
-    if failure:
-        words = " ".join(str(failure.get("message")).split())[:_MOST_WORDS]
-        is_final = 400 <= int(failure.get("code") or 500) < 500
-        kind = errors.Refused if is_final else errors.Disconnected
-        raise kind(reason=f"llama.cpp: {words}")
+    failure = failure_of(result)
+    if failure is not None:
+        raise failure
     found, usage = result["choices"][0], result["usage"]
     text, reason = found["text"], found["finish_reason"] or ""
     if sampling.choices and text in sampling.choices:
@@ -99,6 +96,17 @@ def read_sample(result: dict[str, Any], sampling: Sampling, index: int) -> Sampl
     )
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
     return Sample(choice, usage["prompt_tokens"], cached, usage["completion_tokens"])
+
+
+def failure_of(result: dict[str, Any]) -> errors.Refused | errors.Disconnected | None:
+    """The error that a result tells of; None where it is an answer."""
+    failure = result.get("error")
+    if not failure:
+        return None
+    words = " ".join(str(failure.get("message")).split())[:_MOST_WORDS]
+    is_final = 400 <= int(failure.get("code") or 500) < 500
+    kind = errors.Refused if is_final else errors.Disconnected
+    return kind(reason=f"llama.cpp: {words}")
 
 
 def _escaped(text: str) -> str:

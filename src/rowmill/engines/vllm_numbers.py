@@ -39,7 +39,7 @@ _TRIES = 2
 _GRACE_S = 1.0
 
 
-class NumberRow(msgspec.Struct):
+class NumberRow(msgspec.Struct, gc=False):
     """A row while vLLM has requests of it."""
 
     key: int
@@ -55,7 +55,7 @@ class NumberRow(msgspec.Struct):
     error: errors.RowError | None = None
 
 
-class Request(msgspec.Struct):
+class Request(msgspec.Struct, gc=False):
     """One thing asked of vLLM for a row."""
 
     row: NumberRow

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rowmill.errors import StorageError, Unreadable
-from rowmill.join.apart import INLINE_BYTES, answer, cores, run_apart
+from rowmill.join.apart import INLINE_BYTES, answer, cores, run_apart, uncollected
 from rowmill.join.part import Columns, packed_schema
 from rowmill.read import read_rows, schema_of
 from rowmill.rows import Row, Shard
@@ -110,7 +110,8 @@ def _json_schema(limits: Limits, prefix: str, *, as_text: bool) -> pa.Schema:
         replies = run_apart("rowmill.join.columns", requests, where="results")
         found = [msgspec.json.decode(reply, type=SeenColumns) for reply in replies]
     else:
-        found = [look(stretch) for stretch in stretches]
+        with uncollected():
+            found = [look(stretch) for stretch in stretches]
     seen = SeenColumns()
     for one in found:
         seen.merge(one)

@@ -151,8 +151,30 @@ def _parquet(schema: pa.Schema, form: Form, stream: _Stream) -> Any:
     import pyarrow.parquet as pq
 
     return pq.ParquetWriter(
-        pa.PythonFile(stream, mode="w"), schema, compression=form.compression
+        pa.PythonFile(stream, mode="w"),
+        schema,
+        compression=form.compression,
+        use_dictionary=_repeating(schema),
     )
+
+
+def _repeating(schema: pa.Schema) -> bool | list[str]:
+    """Columns worth a dictionary, by their paths: numbers of vectors hardly repeat, and each would be looked up in vain."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    vectors = {
+        f"{field.name}.list.element"
+        for field in schema
+        if pa.types.is_fixed_size_list(field.type)
+    }
+    if not vectors:
+        return True
+    empty = pa.BufferOutputStream()
+    pq.write_metadata(schema, empty)
+    leaves = pq.read_metadata(pa.BufferReader(empty.getvalue())).schema
+    paths = [leaves.column(at).path for at in range(len(leaves))]
+    return [path for path in paths if path not in vectors]
 
 
 def _arrow(schema: pa.Schema, form: Form, stream: _Stream) -> Any:
