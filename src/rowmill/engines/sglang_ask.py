@@ -9,15 +9,15 @@ Source: SGLang 0.5.12 to 0.5.23, `sampling/sampling_params.py`, `managers/tokeni
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from rowmill import errors
+from rowmill.engines import outcome_of
 from rowmill.engines.prompt import row_seed
-from rowmill.rows import Choice, Ids, Outcome, Sampling
+from rowmill.rows import Ids, Outcome, Sampling
 
 _FIELDS = (
     "temperature",
@@ -137,52 +137,24 @@ def answer_of(found: Mapping[str, Any], sampling: Sampling) -> Answer:
 
 def answered(row: Row, answers: Sequence[Answer]) -> Outcome:
     """The outcome of a row with its samples."""
-    sampling = row.sampling
-    choices = [_choice(one, sampling, index) for index, one in enumerate(answers)]
-    choices += [
-        msgspec.structs.replace(choices[0], index=index)
-        for index in range(len(choices), sampling.n)
+    choices = [
+        outcome_of.choice_of(
+            index, one.text, one.finish_reason, row.sampling, ids=one.ids, logprobs=one.logprobs
+        )
+        for index, one in enumerate(answers)
     ]
-    tokens = sum(len(one.ids) for one in answers)
-    has_more = sampling.n > 1 or sampling.return_token_ids or sampling.logprobs is not None
-    return Outcome(
-        key=row.key,
-        status="ok",
-        text=choices[0].text,
-        finish_reason=choices[0].finish_reason,
-        choices=choices if has_more else [],
-        prompt_tokens=len(row.ids),
+    return outcome_of.answered(
+        row,
+        choices,
+        output_tokens=sum(len(one.ids) for one in answers),
         cached_tokens=min(len(row.ids), answers[0].cached_tokens),
-        output_tokens=tokens * len(choices) // max(1, len(answers)),
-        max_tokens=row.max_tokens,
         attempts=row.attempts,
-        seconds=round(time.monotonic() - row.began, 6),
     )
 
 
 def failed(row: Row, error: errors.RowError) -> Outcome:
     """The outcome of a row that gets no answer."""
-    return Outcome(
-        key=row.key,
-        status="error",
-        prompt_tokens=len(row.ids),
-        max_tokens=row.max_tokens,
-        attempts=row.attempts,
-        seconds=round(time.monotonic() - row.began, 6),
-        error_kind=error.kind,
-        error=str(error),
-    )
-
-
-def _choice(one: Answer, sampling: Sampling, index: int) -> Choice:
-    is_whole = bool(sampling.choices) and one.text in sampling.choices
-    return Choice(
-        index=index,
-        text=one.text,
-        finish_reason="stop" if is_whole else one.finish_reason,
-        token_ids=one.ids if sampling.return_token_ids else None,
-        logprobs=one.logprobs,
-    )
+    return outcome_of.failed(row, error, attempts=row.attempts)
 
 
 def _logprobs(about: Mapping[str, Any], asked: int | None) -> list[dict[str, Any]] | None:

@@ -9,13 +9,12 @@ Memory: the rows in hand.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from rowmill import errors
+from rowmill.engines import outcome_of
 from rowmill.engines.prompt import row_seed
 from rowmill.engines.transformers_draw import Draw
 from rowmill.rows import Choice, Ids, Outcome, Sampling
@@ -108,7 +107,6 @@ def text_ids(sample: Sample, ends: frozenset[int]) -> list[int]:
 def answered(samples: list[Sample], texts: list[str], token_text: TextOf) -> Outcome:
     """The outcome of a row with its samples, in index order."""
     row, sampling = samples[0].row, samples[0].row.sampling
-    has_more = sampling.n > 1 or sampling.return_token_ids or sampling.logprobs is not None
     choices = [
         Choice(
             index=sample.index,
@@ -119,36 +117,8 @@ def answered(samples: list[Sample], texts: list[str], token_text: TextOf) -> Out
         )
         for sample, text in zip(samples, texts, strict=True)
     ]
-    choices += [
-        msgspec.structs.replace(choices[0], index=index)
-        for index in range(len(choices), sampling.n)
-    ]
-    output_tokens = sum(len(sample.said) for sample in samples)
-    return Outcome(
-        key=row.key,
-        status="ok",
-        text=texts[0],
-        finish_reason=samples[0].finish_reason,
-        choices=choices if has_more else [],
-        prompt_tokens=len(row.ids),
-        output_tokens=output_tokens * len(choices) // len(samples),
-        max_tokens=row.max_tokens,
-        attempts=1,
-        seconds=round(time.monotonic() - row.began, 6),
-    )
-
-
-def failed(row: Row, error: errors.RowError) -> Outcome:
-    """The outcome of a row that gets no answer."""
-    return Outcome(
-        key=row.key,
-        status="error",
-        prompt_tokens=len(row.ids),
-        max_tokens=row.max_tokens,
-        attempts=1,
-        seconds=round(time.monotonic() - row.began, 6),
-        error_kind=error.kind,
-        error=str(error),
+    return outcome_of.answered(
+        row, choices, output_tokens=sum(len(sample.said) for sample in samples)
     )
 
 

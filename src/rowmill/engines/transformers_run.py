@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from rowmill import errors
+from rowmill.engines import outcome_of
 from rowmill.engines.prompt import check_prompt, room_for
 from rowmill.engines.protocol import Feed
 from rowmill.engines.transformers_batch import PaddedBatch
@@ -24,7 +25,6 @@ from rowmill.engines.transformers_rows import (
     Row,
     Sample,
     answered,
-    failed,
     samples_of,
     text_ids,
 )
@@ -111,7 +111,7 @@ class Transformers:
                 check_prompt(ids, asked=asked, limit=limit, vocabulary=self._vocabulary)
                 self._waiting += samples_of(row)
             except errors.RowError as error:
-                refused.append(failed(row, error))
+                refused.append(outcome_of.failed(row, error))
         return refused
 
     def _advance(self) -> list[Outcome]:

@@ -11,16 +11,16 @@ and repeated; stop strings need its detokenizer, nothing else does.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from rowmill import errors
+from rowmill.engines import outcome_of
 from rowmill.engines.prompt import row_seed
 from rowmill.media.loaded import Loaded
-from rowmill.rows import Choice, Ids, Outcome, Sampling
+from rowmill.rows import Ids, Outcome, Sampling
 
 _FIELDS = (
     "temperature",
@@ -146,59 +146,34 @@ def answered(ended: Ended, texts: Mapping[int, str]) -> Outcome:
     """The outcome of a row with its samples; `texts`: by index in `samples`, those decoded here."""
     row, sampling = ended.row, ended.row.sampling
     choices = [
-        _choice(sample, sampling, index, texts.get(index, sample.text or ""))
+        outcome_of.choice_of(
+            index,
+            texts.get(index, sample.text or ""),
+            sample.finish_reason,
+            sampling,
+            ids=sample.ids,
+            logprobs=logprob_entries(sample.logprobs, sampling.logprobs),
+        )
         for index, sample in enumerate(ended.samples)
     ]
-    # Greedy samples are equal; vLLM refuses to make them twice.
-    choices += [
-        msgspec.structs.replace(choices[0], index=index)
-        for index in range(len(choices), sampling.n)
-    ]
-    output_tokens = sum(len(sample.ids) for sample in ended.samples)
-    has_more = sampling.n > 1 or sampling.return_token_ids or sampling.logprobs is not None
-    return Outcome(
-        key=row.key,
-        status="ok",
-        text=choices[0].text,
-        finish_reason=choices[0].finish_reason,
-        choices=choices if has_more else [],
-        prompt_tokens=ended.prompt_tokens or len(row.ids),
+    return outcome_of.answered(
+        row,
+        choices,
+        output_tokens=sum(len(sample.ids) for sample in ended.samples),
+        prompt_tokens=ended.prompt_tokens,
         cached_tokens=ended.cached_tokens,
-        output_tokens=output_tokens * len(choices) // max(1, len(ended.samples)),
-        max_tokens=row.max_tokens,
         attempts=row.attempts,
-        seconds=round(time.monotonic() - row.began, 6),
     )
 
 
 def failed(row: Row, error: errors.RowError) -> Outcome:
     """The outcome of a row that gets no answer."""
-    return Outcome(
-        key=row.key,
-        status="error",
-        prompt_tokens=len(row.ids),
-        max_tokens=row.max_tokens,
-        attempts=row.attempts,
-        seconds=round(time.monotonic() - row.began, 6),
-        error_kind=error.kind,
-        error=str(error),
-    )
+    return outcome_of.failed(row, error, attempts=row.attempts)
 
 
 def text_ids(sample: Sample) -> list[int]:
     """Ids that are the answer's text: the token that ended it is none of it, whatever it is."""
     return sample.ids[:-1] if sample.finish_reason == "stop" else sample.ids
-
-
-def _choice(sample: Sample, sampling: Sampling, index: int, text: str) -> Choice:
-    is_whole = bool(sampling.choices) and text in sampling.choices
-    return Choice(
-        index=index,
-        text=text,
-        finish_reason="stop" if is_whole else sample.finish_reason,
-        token_ids=sample.ids if sampling.return_token_ids else None,
-        logprobs=logprob_entries(sample.logprobs, sampling.logprobs),
-    )
 
 
 def logprob_entries(found: Any, asked: int | None) -> list[dict[str, Any]] | None:
