@@ -8,6 +8,7 @@ Memory: none kept.
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
 from typing import Any, TypeVar
 
@@ -64,6 +65,33 @@ def check_version(
     if numbers and numbers < oldest:
         reason = f"{library} {found} is installed, expected {expected}; run `pip install 'rowmill[{extra}]'`"
         raise errors.ConfigError(reason=reason)
+
+
+def library(
+    module: str,
+    name: str,
+    oldest: tuple[int, ...],
+    newest: tuple[int, ...],
+    *,
+    extra: str,
+) -> Any:
+    """An adapter's library, imported, of a version that it was written for.
+
+    Args:
+        name: for people.
+        newest: named where an older one is refused.
+
+    Raises:
+        MissingExtra: It is not installed.
+        ConfigError: It is older.
+    """
+    try:
+        found = importlib.import_module(module)
+    except ImportError as error:
+        raise errors.MissingExtra(what=f"`{module}`", extra=extra) from error
+    known = f"{'.'.join(map(str, oldest))} to {'.'.join(map(str, newest))}"
+    check_version(name, found.__version__, oldest, extra=extra, expected=known)
+    return found
 
 
 def _sentence(model: type[Options], name: str, found: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.leaders import Leaders
 from rowmill.engines.model_folder import config_of, context_of, short_name
-from rowmill.engines.options import check_version
+from rowmill.engines.options import library
 from rowmill.engines.prompt import check_prompt, room_for
 from rowmill.engines.protocol import Feed, Placement, Replica
 from rowmill.engines.sglang_ask import (
@@ -147,18 +147,18 @@ def open(engine: EngineConfig) -> Sglang:
     """
     options = checked(engine)
     declared = declare(engine)
-    library = _library()
+    sglang = library("sglang", "SGLang", OLDEST, NEWEST, extra="sglang")
     named = engine_arguments(engine, options)
     check_arguments(named)
     try:
-        opened = library.Engine(**named)
+        opened = sglang.Engine(**named)
         told = opened.get_server_info()
     except _FAILURES as error:
         words = " ".join(str(error).split())[:MOST_WORDS] or type(error).__name__
         raise errors.EngineDied(reason=f"SGLang cannot start its engine: {words}") from error
     _own_signals(opened.loop)
     limits = _limits(declared, told, seats=engine.seats)
-    about = f"SGLang {library.__version__}: {short_name(engine.model)}"
+    about = f"SGLang {sglang.__version__}: {short_name(engine.model)}"
     return Sglang(
         opened,
         limits=msgspec.structs.replace(limits, about=about),
@@ -339,22 +339,6 @@ class Sglang:
 def _told(error: Exception) -> str:
     words = getattr(error, "detail", None) or str(error) or type(error).__name__
     return f"SGLang: {' '.join(str(words).split())[:MOST_WORDS]}"
-
-
-def _library() -> Any:
-    """The library, of a version that this adapter was written for.
-
-    Raises:
-        MissingExtra: It is not installed.
-        ConfigError: It is older.
-    """
-    try:
-        import sglang
-    except ImportError as error:
-        raise errors.MissingExtra(what="`sglang`", extra="sglang") from error
-    known = f"{'.'.join(map(str, OLDEST))} to {'.'.join(map(str, NEWEST))}"
-    check_version("SGLang", sglang.__version__, OLDEST, extra="sglang", expected=known)
-    return sglang
 
 
 def _limits(declared: Limits, told: dict[str, Any], *, seats: int | None) -> Limits:

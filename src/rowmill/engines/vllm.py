@@ -18,7 +18,7 @@ import msgspec
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.model_folder import config_of, media_of, short_name, text_context
-from rowmill.engines.options import check_version
+from rowmill.engines.options import library
 from rowmill.engines.vllm_ladder import ladder
 from rowmill.engines.vllm_loop import MOST_WORDS, root_cause
 from rowmill.engines.vllm_numbers import NumbersPort, VllmNumbers
@@ -145,9 +145,9 @@ def open(engine: EngineConfig) -> Vllm | VllmNumbers:
     if tokenizer is None and not is_pooled(engine):
         reason = "the model brings no tokenizer.json; set `engine.tokenizer`"
         raise errors.ConfigError(reason=reason)
-    library = _library()
+    vllm = _library()
     opened = _opened(engine, options)
-    limits = _limits(declared, opened.vllm_config, library.__version__)
+    limits = _limits(declared, opened.vllm_config, vllm.__version__)
     vocabulary = opened.model_config.get_vocab_size()
     if not engine.is_asked_for_texts:
         sort = sort_of(engine, tokenizer)
@@ -165,19 +165,8 @@ def open(engine: EngineConfig) -> Vllm | VllmNumbers:
 
 
 def _library() -> Any:
-    """The library, of a version that this adapter was written for.
-
-    Raises:
-        MissingExtra: It is not installed.
-        ConfigError: It is older.
-    """
-    try:
-        import vllm
-    except ImportError as error:
-        raise errors.MissingExtra(what="`vllm`", extra="vllm") from error
-    known = f"{'.'.join(map(str, OLDEST))} to {'.'.join(map(str, NEWEST))}"
-    check_version("vLLM", vllm.__version__, OLDEST, extra="vllm", expected=known)
-    return vllm
+    """The library, of a version that this adapter was written for. Raises: as `options.library`."""
+    return library("vllm", "vLLM", OLDEST, NEWEST, extra="vllm")
 
 
 def _opened(engine: EngineConfig, options: VllmOptions) -> Any:
