@@ -145,10 +145,10 @@ def try_move(place: Place, found: Found, move: Move) -> float:
             _left_out(move, "too few rows are left to tell")
         ]
         return -1.0
-    gained = rows[0].measured.rate.mean / best.measured.rate.mean - 1
+    gained = _gain(rows[0].measured, best.measured)
     verdict = f"{gained:+.0%}"
-    if rows[0].measured.rate.low <= best.measured.rate.high:
-        gained = min(gained, BEND)  # the two intervals meet: it may be chance
+    if not _is_better(rows[0].measured, best.measured):
+        gained = min(gained, BEND)
     if gained > BEND:
         verdict += ": taken"
     else:
@@ -175,19 +175,28 @@ def look_again(place: Place, found: Found, before: Tried) -> None:
     found.starts += 1
     if not rows or rows[0].measured is None:
         return
-    gained = taken.measured.rate.mean / rows[0].measured.rate.mean - 1
-    is_sure = gained > BEND and taken.measured.rate.low > rows[0].measured.rate.high
+    gained = _gain(taken.measured, rows[0].measured)
     again = msgspec.structs.replace(
         rows[0],
         why="a second look at what was best before",
-        verdict=f"{1 / (1 + gained) - 1:+.0%}",
+        verdict=f"{_gain(rows[0].measured, taken.measured):+.0%}",
     )
     found.tried += [again, *rows[1:]]
-    if not is_sure:
+    if not _is_better(taken.measured, rows[0].measured):
         told = f"{taken.verdict.partition(':')[0]}, {gained:+.0%} at a second look: not taken"
         at = found.tried.index(taken)
         found.tried[at] = msgspec.structs.replace(taken, verdict=told)
         found.best = again
+
+
+def _gain(one: Measured, other: Measured) -> float:
+    """So much faster one is: 0.1 is a tenth."""
+    return one.rate.mean / other.rate.mean - 1
+
+
+def _is_better(one: Measured, other: Measured) -> bool:
+    """Whether it is, by more than two equal runs differ, and the two intervals do not meet: else it may be chance."""
+    return _gain(one, other) > BEND and one.rate.low > other.rate.high
 
 
 def _left_out(move: Move, verdict: str) -> Tried:
