@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+from shapes import config_of
 
 from rowmill.forecast.blocks import Beginnings, block_hashes
 from rowmill.forecast.engine import Fed, Settings, play
@@ -31,15 +32,7 @@ Cells = npt.NDArray[np.int64]
 HEAD, TAIL, ANSWER, WINDOW = 24, 16, 8, 8192
 PLACES = (("L4", 60_000, 256), ("H200", 4_000_000, 1024))
 """(GPU, tokens of its pool, seats)"""
-SHAPE = {
-    "hidden_size": 1536,
-    "intermediate_size": 8960,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 2,
-    "vocab_size": 151936,
-    "tie_word_embeddings": True,
-}
+SHAPE = config_of("1.5b")
 
 
 class Table:

@@ -14,7 +14,6 @@ round; with `--max-seconds` what no longer fits is left out. Further calls with 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import platform
@@ -50,17 +49,6 @@ def point_of(word: str) -> Point:
     if found.gpus < 1 or found.parallel < 1 or found.gpus % found.parallel:
         sys.exit(f"`{word}` is no point: GPUS or GPUS:TENSOR_PARALLEL, the first a multiple")
     return found
-
-
-def make_model(name: str, into: Path, tokenizer: Path) -> Path:
-    """A shape without weights, as `benchmarks/vllm.py` makes it."""
-    spec = importlib.util.spec_from_file_location("shapes", HERE / "vllm.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    folder: Path = module.make_model(name, into, tokenizer)
-    return folder
 
 
 # In a process of its own: its engines.
@@ -170,6 +158,8 @@ class Bench:
     """Points, one after the other."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        from shapes import make_model
+
         from rowmill.bench.words import Words
 
         self.options, self.folder = options, folder

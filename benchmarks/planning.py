@@ -14,6 +14,7 @@ import resource
 import time
 
 import numpy as np
+from shapes import config_of
 
 from rowmill.config import PlanConfig
 from rowmill.forecast.foretold import Setting, foretell
@@ -28,15 +29,7 @@ from rowmill.size.shape import ModelShape, shape_of
 WINDOW, ROWS_A_GROUP, SHARED, ANSWER = 8192, 16, 0.6, 32
 SAMPLING = Sampling(temperature=0, max_tokens=ANSWER, ignore_eos=True)
 BUDGET = Budget(0.92, 1024, 16384)
-SHAPE = {
-    "hidden_size": 1536,
-    "intermediate_size": 8960,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 2,
-    "vocab_size": 151936,
-    "tie_word_embeddings": True,
-}
+SHAPE = config_of("1.5b")
 
 
 def window(

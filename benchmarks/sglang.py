@@ -13,7 +13,6 @@ FILE.json holds what is known after each step, and whatever ends it early, it en
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import platform
@@ -58,18 +57,6 @@ CONTENDERS = {
     "vllm-texts": Contender("vllm", "texts", "`LLM.generate` on texts in file order"),
 }
 BASELINE = "sglang-ids"
-
-
-def neighbour(name: str) -> Any:
-    """Another benchmark as a module; its folder must not be searched: it holds a `vllm.py`."""
-    spec = importlib.util.spec_from_file_location(
-        f"rowmill_benchmark_{name}", HERE / f"{name}.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 # In a process of its own.
@@ -287,15 +274,14 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         from children import Child
+        from shapes import make_model
 
         from rowmill.bench.words import Words
 
-        self._start = Child
+        self._start, self._make_model = Child, make_model
         self.options, self.folder = options, folder
         self.ends_at = time.monotonic() + options.max_seconds
-        self.model = options.model or neighbour("vllm").make_model(
-            options.shape, folder, options.tokenizer
-        )
+        self.model = options.model or make_model(options.shape, folder, options.tokenizer)
         self.words = Words(self.model)
         self.found: dict[str, Any] = {
             "command": " ".join(sys.argv),
@@ -367,9 +353,7 @@ class Bench:
             "agree": 0.75,
         }
         if side == "contract" and self.options.model is None:
-            small = neighbour("vllm").make_model(
-                "tiny", self.folder / "weighed", self.options.tokenizer
-            )
+            small = self._make_model("tiny", self.folder / "weighed", self.options.tokenizer)
             weigh(small)
             told["model"] = str(small)
             settings.pop("load_format", None)

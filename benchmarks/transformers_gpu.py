@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from shapes import make_model
 
 HERE = Path(__file__).resolve().parent
 ALONE_SHARE = 10
@@ -41,9 +42,9 @@ def neighbour(name: str) -> Any:
     return module
 
 
-def make_model(shape: str, into: Path, tokenizer: Path, dtype: str, device: str) -> Path:
+def make_weights(shape: str, into: Path, tokenizer: Path, dtype: str, device: str) -> Path:
     """A shape with random weights, on the disk."""
-    folder: Path = neighbour("vllm").make_model(shape, into, tokenizer)
+    folder = make_model(shape, into, tokenizer)
     config = transformers.AutoConfig.from_pretrained(folder)
     torch.manual_seed(1)
     with torch.device(device):
@@ -262,7 +263,7 @@ def main() -> None:
         print("nothing was measured: give `--tokenizer DIR`, on a machine with a GPU")
         return
     with tempfile.TemporaryDirectory(prefix="rowmill-transformers-") as temporary:
-        folder = options.model or make_model(
+        folder = options.model or make_weights(
             options.shape, Path(temporary), options.tokenizer, options.dtype, options.device
         )
         print("\n".join(table(measure(options, folder))))

@@ -14,13 +14,14 @@ there before the run begins.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from shapes import make_model
 
 from rowmill.bench.words import Words
 from rowmill.bench.workloads import write_workload
@@ -38,17 +39,6 @@ THREE = ("mixed", "short", "prefixes")
 def say(text: str) -> None:
     """To stderr, with the time."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
-
-
-def make_model(name: str, into: Path, tokenizer: Path) -> Path:
-    """A folder with the shape of a model, as benchmarks/vllm.py makes it."""
-    spec = importlib.util.spec_from_file_location("shapes", HERE / "vllm.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    folder: Path = module.make_model(name, into, tokenizer)
-    return folder
 
 
 def hear(event: object) -> None:

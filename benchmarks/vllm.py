@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,13 +21,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SHAPES = {  # hidden, intermediate, layers, heads, KV heads, vocabulary, tied embeddings
-    "tiny": (128, 256, 2, 2, 1, 151936, True),
-    "0.5b": (896, 4864, 24, 14, 2, 151936, True),
-    "1.5b": (1536, 8960, 28, 12, 2, 151936, True),
-    "7b": (3584, 18944, 28, 28, 4, 152064, False),
-    "72b": (8192, 29568, 80, 64, 8, 152064, False),
-}
+from shapes import make_model
+
 ALWAYS = (
     *("load_format=dummy", "max_model_len=8192"),
     # What `vllm.LLM` takes by itself on such a GPU, told to all.
@@ -68,37 +62,6 @@ CASES = {
     "system-1.5b": Case("system", "1.5b"),
     "system-7b": Case("system", "7b"),
 }
-
-
-def make_model(name: str, into: Path, tokenizer: Path) -> Path:
-    """A folder with the shape of a Qwen2.5 and a tokenizer, without weights."""
-    hidden, inner, layers, heads, kv_heads, vocabulary, tied = SHAPES[name]
-    folder = into / f"qwen2.5-{name}"
-    folder.mkdir(parents=True, exist_ok=True)
-    config = {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "vocab_size": vocabulary,
-        "tie_word_embeddings": tied,
-        "max_position_embeddings": 32768,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 1000000.0,
-        "hidden_act": "silu",
-        "torch_dtype": "bfloat16",
-        "bos_token_id": 151643,
-        "eos_token_id": 151645,
-        "use_sliding_window": False,
-        "max_window_layers": layers,
-    }
-    (folder / "config.json").write_text(json.dumps(config, indent=1), "utf-8")
-    for file in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(tokenizer / file, folder)
-    return folder
 
 
 def chosen(only: str) -> list[str]:
