@@ -1,4 +1,4 @@
-"""Rows for the engine tests: one token a byte."""
+"""Rows for the engine tests: of texts, one token a byte, and of token ids."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rowmill.rows import Prompts, Sampling
+from rowmill.rows import Ids, Prompts, Sampling
 
 
 def byte_prompts(
@@ -17,14 +17,25 @@ def byte_prompts(
     sampling: Sequence[Sampling] = (),
 ) -> Prompts:
     """Prompts of these texts as bytes; `sampling` is one for all, or one a row."""
-    parts = [text.encode() for text in texts]
+    parts = [np.frombuffer(text.encode(), np.uint8).astype(np.uint32) for text in texts]
+    return id_prompts(parts, first_key=first_key, max_tokens=max_tokens, sampling=sampling)
+
+
+def id_prompts(
+    rows: Sequence[Ids],
+    *,
+    first_key: int = 0,
+    max_tokens: int = 16,
+    sampling: Sequence[Sampling] = (),
+) -> Prompts:
+    """Prompts of these token ids; `sampling` is one for all, or one a row."""
     samplings = list(sampling) or [Sampling(temperature=0)]
-    each = range(len(texts)) if len(samplings) > 1 else [0] * len(texts)
+    each = range(len(rows)) if len(samplings) > 1 else [0] * len(rows)
     return Prompts(
-        keys=list(range(first_key, first_key + len(texts))),
-        ids=np.frombuffer(b"".join(parts), np.uint8).astype(np.uint32),
-        stops=np.cumsum([len(part) for part in parts], dtype=np.int64),
-        max_tokens=[max_tokens] * len(texts),
+        keys=list(range(first_key, first_key + len(rows))),
+        ids=np.concatenate(rows),
+        stops=np.cumsum([len(row) for row in rows], dtype=np.int64),
+        max_tokens=[max_tokens] * len(rows),
         samplings=samplings,
         sampling_of=list(each),
         wires=[],

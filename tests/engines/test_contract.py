@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 import rowmill_loud
 from rowmill_loud import Loud, LoudOptions
@@ -18,8 +19,9 @@ from rowmill.engines import echo, http, llamacpp, resolve
 from rowmill.engines.protocol import Feed
 from rowmill.rows import Limits, Outcome, Prompts, Sampling
 from rowmill.testing import PROMISES, BrokenContract, check_deaths, check_engine
+from rowmill.tokens import open_tokenizer
 from tests.engines.endpoint import fake_endpoint, wire_prompts
-from tests.engines.rows_of import byte_prompts
+from tests.engines.rows_of import byte_prompts, id_prompts
 
 ROWS = byte_prompts(["one of them", "two of them", "three", "four", "five"])
 LOUD = EngineConfig(name="loud", tokenizer="bytes")
@@ -52,9 +54,14 @@ def test_llamacpp_keeps_the_contract(tmp_path: Path) -> None:
         engine = resolve(EngineConfig(max_model_len=256, seats=2, threads=1))
     except errors.MissingExtra as error:
         pytest.skip(str(error))
-    rows = byte_prompts(["aa", "bb", "cc", "dd"], max_tokens=2)
+    tokenizer = open_tokenizer(engine)
+    assert tokenizer is not None
+    # Answers that it is sure of. It rounds as its batches fall, and a near tie would fall as they do.
+    counts = ["1 2 3 4 5", "2 4 6 8 10", "a b c d e", "10 20 30 40 50"]
+    ids, stops = tokenizer.encode_batch(counts, add_special=False)
+    rows = id_prompts(np.split(ids, stops[:-1]), max_tokens=3)
 
-    check_engine(llamacpp, engine, rows=rows)
+    check_engine(llamacpp, engine, rows=rows, agree=0.7)
     check_deaths(engine, rows=rows, log=tmp_path / "log")
 
 
@@ -152,6 +159,18 @@ class Unstoppable(Loud):
         return super().said(ids, max_tokens, msgspec.structs.replace(sampling, stop=()))
 
 
+class Wavering(Loud):
+    """The first row that has a stop string is answered otherwise than before, and so never comes to it."""
+
+    def said(self, ids: Any, max_tokens: int, sampling: Sampling) -> tuple[str, str]:
+        text, reason = super().said(ids, max_tokens, sampling)
+        is_first = bool(sampling.stop) and not getattr(self, "has_wavered", False)
+        if not is_first:
+            return text, reason
+        self.has_wavered = True
+        return "x" * max_tokens, "length"
+
+
 class Infectious(Loud):
     """One bad row takes all beside it along."""
 
@@ -231,6 +250,18 @@ def test_share_of_equal_answers_is_the_authors_to_say() -> None:
     assert "company" == raised.value.promise
 
     check_engine(adapter, LOUD, rows=ROWS, agree=0.5)
+
+
+def test_answer_that_was_another_one_need_not_end_at_its_stop_string() -> None:
+    adapter = SimpleNamespace(
+        open=lambda _: Wavering(rowmill_loud.declare(LOUD), LoudOptions())
+    )
+
+    with pytest.raises(BrokenContract, match="80% of 5 answers ended") as raised:
+        check_engine(adapter, LOUD, rows=ROWS)
+    assert "stop" == raised.value.promise
+
+    check_engine(adapter, LOUD, rows=ROWS, agree=0.7)
 
 
 def test_every_promise_has_an_engine_that_breaks_it() -> None:

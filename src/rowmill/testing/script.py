@@ -83,7 +83,7 @@ def _steps(good: Prompts, limits: Limits, agree: float) -> Script:
     alone = _asked(good.slice(0, 1), _keys_of(3), [_GREEDY])
     third = yield [alone], False
     _check_company([*first, first[0]], [*second, *third], agree)
-    yield from _stops(good, first, limits)
+    yield from _stops(good, first, limits, agree)
     yield from _lengths(good, limits)
     yield from _declared(good, limits)
     if limits.takes == "ids":
@@ -99,7 +99,7 @@ def _check_company(first: list[Outcome], second: list[Outcome], agree: float) ->
     require(share >= agree, "company", words)
 
 
-def _stops(good: Prompts, first: list[Outcome], limits: Limits) -> Script:
+def _stops(good: Prompts, first: list[Outcome], limits: Limits, agree: float) -> Script:
     texts = [outcome.text or "" for outcome in first]
     chosen = [i for i, text in enumerate(texts) if len(text) > 1 and text.isprintable()]
     if not chosen:
@@ -109,11 +109,21 @@ def _stops(good: Prompts, first: list[Outcome], limits: Limits) -> Script:
     asked = _asked(good.take(chosen), _keys_of(4), samplings)
     found = _by_key((yield [asked], False))
     check_outcomes(found, asked, limits)
-    for outcome, stop in zip(found, stops, strict=True):
+    num_cut = 0
+    for i, outcome, stop in zip(chosen, found, stops, strict=True):
         place = f"key {outcome.key}, stop string of {len(stop)} characters:"
         require(stop not in (outcome.text or ""), "stop", f"{place} it is in the answer")
+        # Another answer than before need not meet the string: company can change one, and `agree` says how often.
+        is_cut = outcome.text == texts[i].partition(stop)[0]
         is_said = outcome.finish_reason == "stop"
-        require(is_said, "stop", f"{place} `finish_reason` is `{outcome.finish_reason}`")
+        wrong = f"{place} `finish_reason` is `{outcome.finish_reason}`"
+        require(is_said or not is_cut, "stop", wrong)
+        num_cut += is_said
+    share = num_cut / len(chosen)
+    words = (
+        f"{share:.0%} of {len(chosen)} answers ended at their stop string, expected {agree:.0%}"
+    )
+    require(share >= agree, "stop", words)
 
 
 def _lengths(good: Prompts, limits: Limits) -> Script:
