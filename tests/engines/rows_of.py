@@ -33,7 +33,7 @@ def id_prompts(
     each = range(len(rows)) if len(samplings) > 1 else [0] * len(rows)
     return Prompts(
         keys=list(range(first_key, first_key + len(rows))),
-        ids=np.concatenate(rows),
+        ids=np.concatenate([np.empty(0, np.uint32), *rows]),
         stops=np.cumsum([len(row) for row in rows], dtype=np.int64),
         max_tokens=[max_tokens] * len(rows),
         samplings=samplings,

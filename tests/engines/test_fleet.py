@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,6 +99,33 @@ def test_a_replica_with_too_much_before_it_is_spared(tmp_path: Path) -> None:
 
     assert sorted(o.key for o in outcomes) == list(range(ROWS))
     assert all(started(log).total() > ROWS / 5 for log in logs)
+
+
+def test_no_more_rows_than_asked_for_are_at_work(tmp_path: Path) -> None:
+    slow = {"delay_s": 0.1, "seats": 8}
+    with running(tmp_path, slow, slow) as fleet:
+        fleet.hold(4)
+        began = time.monotonic()
+        ask(fleet, rows=40, size=20)
+        outcomes = collect(fleet)
+        held_s = time.monotonic() - began
+
+    assert 40 == len(outcomes)
+    # Two each at a time: ten rounds, where eight each would be three.
+    assert held_s > 0.9
+
+
+def test_rows_are_held_back_after_a_death_as_before_it(tmp_path: Path) -> None:
+    with running(tmp_path, {"delay_s": 0.4, "seats": 8}) as fleet:
+        fleet.hold(1)
+        kill(fleet, 0)
+        began = time.monotonic()
+        ask(fleet, rows=8, size=8)
+        outcomes = collect(fleet)
+
+    assert 8 == len(outcomes)
+    # One by one: eight at a time would take one round, and the start.
+    assert time.monotonic() - began > 8 * 0.4
 
 
 def test_a_killed_replica_starts_again_and_no_row_is_lost(tmp_path: Path) -> None:

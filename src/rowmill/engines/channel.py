@@ -114,11 +114,17 @@ class Drain(msgspec.Struct, tag="drain"):
     """Parent: drop rows that the engine did not take yet, and end once the others are answered."""
 
 
+class AtOnce(msgspec.Struct, tag="at-once"):
+    """Parent: let the engine have no more rows at a time than this, from now on; 0: as many as it takes."""
+
+    rows: int
+
+
 class Bye(msgspec.Struct, tag="bye"):
     """Child: all is answered."""
 
 
-Message = Open | Ready | Ask | Answers | Gauge | Fatal | End | Drain | Bye
+Message = Open | Ready | Ask | Answers | Gauge | Fatal | End | Drain | AtOnce | Bye
 
 
 class ChannelClosed(Exception):

@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines import open_engine
 from rowmill.engines.channel import (
+    AtOnce,
     Bye,
     Channel,
     ChannelClosed,
@@ -43,68 +43,16 @@ from rowmill.engines.channel import (
 )
 from rowmill.engines.judging import Judge, judge_of
 from rowmill.engines.protocol import Engine
+from rowmill.engines.queue_feed import QueueFeed
 from rowmill.engines.secrets import Secrets
 from rowmill.engines.thoughts import Thoughts
-from rowmill.media.loader import Loader, Room
+from rowmill.media.loader import Loader
 from rowmill.media_config import MediaConfig
 from rowmill.outcomes import pack
 from rowmill.rows import Outcome, Prompts
 from rowmill.tokens import open_tokenizer
 
 _GAUGE_S = 1.0
-_NONE_NOW = Prompts([], np.empty(0, np.uint32), np.empty(0, np.int64), [], [], [], [], [])
-
-
-class QueueFeed:
-    """The feed: filled by a thread, emptied by the engine."""
-
-    def __init__(self, judge: Judge) -> None:
-        self._queue: queue.SimpleQueue[Prompts | None] = queue.SimpleQueue()
-        self._judge = judge
-        self.room: Room | None = None
-        """Where images and audio wait for this, bounded."""
-        self._ended = False
-        self._counting = threading.Lock()
-        self.taken = 0
-        """Rows the engine took so far."""
-
-    def put(self, prompts: Prompts | None) -> None:
-        """Add rows; None: no more will come."""
-        self._queue.put(prompts)
-
-    def drop(self) -> None:
-        """Forget rows that are not taken yet; no more will come."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._queue.get_nowait()
-        self._queue.put(None)
-
-    def note_taken(self, num_rows: int) -> None:
-        """Count rows that the engine has, or will never have: they failed before it."""
-        with self._counting:
-            self.taken += num_rows
-
-    def waiting(self) -> int:
-        """Batches not taken yet."""
-        return self._queue.qsize()
-
-    def take(self, *, wait: bool) -> Prompts | None:
-        """See `protocol.Feed`."""
-        if self._ended:
-            return None
-        try:
-            prompts = self._queue.get(block=wait)
-        except queue.Empty:
-            return _NONE_NOW
-        if prompts is None:
-            self._ended = True
-            return None
-        if self.room is not None and prompts.media:
-            some = prompts.media.values()
-            self.room.free(sum(one.num_bytes for found in some for one in found))
-        self.note_taken(len(prompts))
-        self._judge.expect(prompts)
-        return prompts
 
 
 def main(socket_fd: int, life_fd: int) -> int:
@@ -150,7 +98,9 @@ def _serve(
     feed = QueueFeed(judge)
     leaving = _Leaving(channel, feed, judge, engine, secrets)
     loader = _loader(feed, leaving, engine, media)
-    threading.Thread(target=_fill, args=(channel, loader), name="fill", daemon=True).start()
+    threading.Thread(
+        target=_fill, args=(channel, loader, feed), name="fill", daemon=True
+    ).start()
     leaving.start()
     try:
         for outcomes in engine.run(feed):
@@ -191,17 +141,19 @@ def _loader(
     return loader
 
 
-def _fill(channel: Channel, feed: QueueFeed | Loader) -> None:
+def _fill(channel: Channel, entry: QueueFeed | Loader, feed: QueueFeed) -> None:
     """Move rows from the channel to the feed; the parent's end without a word ends this group."""
     try:
         while True:
             message, prompts = channel.receive()
             if isinstance(prompts, Prompts):
-                feed.put(prompts)
+                entry.put(prompts)
             elif isinstance(message, End):
-                feed.put(None)
+                entry.put(None)
             elif isinstance(message, Drain):
-                feed.drop()
+                entry.drop()
+            elif isinstance(message, AtOnce):
+                feed.hold(message.rows)
     except ChannelClosed:
         _end_group()
 
@@ -222,7 +174,7 @@ class _Leaving:
         self._counters: Callable[[], dict[str, Any]] = getattr(engine, "counters", dict)
         self._queue: queue.SimpleQueue[list[Outcome] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leaving", daemon=True)
-        self._answered = self._beats = 0
+        self._beats = 0
         self._minds_time = bool(getattr(engine, "minds_time", False))
 
     def start(self) -> None:
@@ -251,9 +203,9 @@ class _Leaving:
     def _send_all(self) -> None:
         due = 0.0
         while (outcomes := self._gather()) is not None:
-            self._answered += len(outcomes)
+            self._feed.note_answered(len(outcomes))
             # Before what may be the last outcomes: behind them nobody may be listening.
-            if time.monotonic() >= due or self._answered == self._feed.taken:
+            if time.monotonic() >= due or self._feed.answered == self._feed.taken:
                 due = time.monotonic() + _GAUGE_S
                 self._channel.send(self._gauge())
             if outcomes:
@@ -285,7 +237,7 @@ class _Leaving:
 
     def _gauge(self) -> Message:
         feed = self._feed
-        in_flight = feed.taken - self._answered
+        in_flight = feed.taken - feed.answered
         told = self._counters()
         if self._minds_time:
             self._beats += 1

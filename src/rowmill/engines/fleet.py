@@ -202,6 +202,14 @@ class Fleet:
             for i in self._living:
                 self._supervisors[i].drain()
 
+    def hold(self, at_once: int) -> None:
+        """Let the engines together have no more than so many rows at a time, at least one each; 0: as many as they take."""
+        with self._changing:
+            share, more = divmod(at_once, len(self._living))
+            for place, i in enumerate(self._living):
+                own = max(1, share + (place < more)) if at_once else 0
+                self._supervisors[i].hold(own)
+
     def close(self) -> None:
         """End all engines and all they started; what is in flight is forgotten."""
         self._closing.set()

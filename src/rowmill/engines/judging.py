@@ -58,9 +58,17 @@ class Judge:
 
     def expect(self, prompts: Prompts) -> None:
         """Note the rules of rows, before the engine has them, and which of them were cut."""
-        self._cut_from.update(prompts.cut_from)
-        for key, found in prompts.media.items():
-            self._media[key] = [f"sha256:{one.digest}" for one in found]
+        # By key: a slice has what is there of all that it was cut from.
+        if prompts.cut_from:
+            self._cut_from |= {
+                key: prompts.cut_from[key] for key in prompts.keys if key in prompts.cut_from
+            }
+        if prompts.media:
+            self._media |= {
+                key: [f"sha256:{one.digest}" for one in prompts.media[key]]
+                for key in prompts.keys
+                if key in prompts.media
+            }
         rules = [rule_of(sampling) for sampling in prompts.samplings]
         if not any(rules):
             return

@@ -24,6 +24,7 @@ from rowmill.engines import orphans
 from rowmill.engines.care import Care
 from rowmill.engines.channel import (
     Answers,
+    AtOnce,
     Bye,
     Channel,
     ChannelClosed,
@@ -77,6 +78,7 @@ class Supervisor:
         self._ledger = Ledger()
         self._triage = Triage()
         self._held: list[Prompts] = []
+        self._at_once = 0
         self._quiet_deaths = 0
         self._killers = 0
         self._standing = ""
@@ -124,6 +126,8 @@ class Supervisor:
         self._recycling.begin(process)
         process.channel.on_quiet(_LOOK_S, self._look)
         self._channel = process.channel
+        if self._at_once:
+            self.hold(self._at_once)
 
     def submit(self, prompts: Prompts) -> None:
         """Give rows to the engine; blocks only while the socket is full."""
@@ -146,6 +150,14 @@ class Supervisor:
             if self._channel is not None:
                 with contextlib.suppress(ChannelClosed):
                     self._channel.send(Drain())
+
+    def hold(self, at_once: int) -> None:
+        """Let the engine have no more than so many rows at a time, also once it is started again; 0: as many as it takes."""
+        with self._sending:
+            self._at_once = at_once
+            if self._channel is not None:
+                with contextlib.suppress(ChannelClosed):
+                    self._channel.send(AtOnce(at_once))
 
     def outcomes(self) -> Iterator[Outcomes]:
         """Outcomes as they come, in any order, through the engine's deaths, until all is answered.

@@ -175,8 +175,8 @@ class Trial:
         """
         feed = self._feed
         assert feed is not None
-        ahead_s = AHEAD_S if in_flight >= self._limits.seats else 0.0
-        feed.relimit(msgspec.structs.replace(self._limits, seats=in_flight), ahead_s=ahead_s)
+        feed.relimit(msgspec.structs.replace(self._limits, seats=in_flight), ahead_s=AHEAD_S)
+        self._fleet.hold(in_flight if in_flight < self._limits.seats else 0)
         # What waits from a larger number is no part of this one.
         while not (feed.wait_room(0, TICK_S) or self._is_stopping()):
             self._raise_error()
