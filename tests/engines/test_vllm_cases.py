@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ SAME_TOKENS = 3
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network of random weights, or the folder named for a machine without what that is made of."""
+    if given := os.environ.get("ROWMILL_TEST_MODEL"):
+        return Path(given)
     from tests.engines.hf_folders import random_folder
 
     return random_folder(tmp_path_factory.mktemp("models") / "random")

@@ -54,15 +54,27 @@ def check_whole(run: Run, rows: int, *, other: str = "") -> None:
     assert {200} == lengths
 
 
-@pytest.mark.parametrize("who", ["engine", "child"])
+@pytest.fixture(params=["apart", "inside"])
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether vLLM's engine has a process of its own, as on a GPU, or the adapter's, as on a few cores."""
+    is_apart = request.param == "apart"
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", str(int(is_apart)))
+    return str(request.param)
+
+
+def computing(first: int, where: str) -> int:
+    """The process that vLLM's engine computes in."""
+    return titles(first)[CORE] if where == "apart" else first
+
+
 def test_frozen_engine_is_ended_and_the_job_ends_whole(
-    tmp_path: Path, model: Path, who: str
+    tmp_path: Path, model: Path, where: str
 ) -> None:
     run = Run(tmp_path, model, long_rows(300), "[run]\nstall_s = 15\n")
     run.start()
     run.until(lambda: run.answered() > 10)
     first = run.engine_pid()
-    os.kill(titles(first)[CORE] if who == "engine" else first, signal.SIGSTOP)
+    os.kill(computing(first, where), signal.SIGSTOP)
 
     assert 0 == run.finish(), run.words()[-2000:]
     check_whole(run, 300)
@@ -71,7 +83,7 @@ def test_frozen_engine_is_ended_and_the_job_ends_whole(
 
 
 def test_engine_without_memory_comes_down_and_the_job_ends_whole(
-    tmp_path: Path, model: Path
+    tmp_path: Path, model: Path, where: str
 ) -> None:
     """No page more than it has now: whatever it asks for next fails, as on a machine that is full.
 
@@ -85,8 +97,7 @@ def test_engine_without_memory_comes_down_and_the_job_ends_whole(
     run.start()
     run.until(lambda: run.answered() > 10)
     first = run.engine_pid()
-    core = titles(first)[CORE]
-    resource.prlimit(core, resource.RLIMIT_DATA, (2**20, 2**20))
+    resource.prlimit(computing(first, where), resource.RLIMIT_DATA, (2**20, 2**20))
 
     assert 0 == run.finish(), run.words()[-2000:]
     check_whole(run, 300, other="r150")

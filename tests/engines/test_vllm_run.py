@@ -59,6 +59,12 @@ def _nothing_is_left() -> Iterator[None]:
     RUNS.clear()
 
 
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's engine in a process of its own, as it is on a GPU."""
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+
+
 class Run:
     """A job in a folder of its own."""
 
@@ -236,6 +242,7 @@ loras = {{ mine = "{adapter}" }}
     assert 0 < max(engine.get("kv_use", 0) for engine in counted) <= 1
 
 
+@pytest.mark.usefixtures("apart")
 def test_engine_killed_in_the_middle_is_started_again(tmp_path: Path, model: Path) -> None:
     """First vLLM's own process, then the child that drives it: no row is lost or asked for nothing."""
     run = Run(tmp_path, model, long_rows(400), "")
@@ -256,6 +263,7 @@ def test_engine_killed_in_the_middle_is_started_again(tmp_path: Path, model: Pat
     assert [] == list(members(second))
 
 
+@pytest.mark.usefixtures("apart")
 def test_killed_run_leaves_no_engine_and_is_finished_by_the_next(
     tmp_path: Path, model: Path
 ) -> None:
@@ -274,6 +282,7 @@ def test_killed_run_leaves_no_engine_and_is_finished_by_the_next(
     assert 200 == len(run.results())
 
 
+@pytest.mark.usefixtures("apart")
 def test_orphan_is_ended_by_the_next_start(tmp_path: Path, model: Path) -> None:
     """The run stands still while its child dies, then dies too: nobody is left to end vLLM's own process."""
     run = Run(tmp_path, model, long_rows(100), "")

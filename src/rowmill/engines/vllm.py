@@ -84,6 +84,9 @@ _ENVIRONMENT = {
     # A forked engine would hold our ends of the channel open after us.
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
+_FEW_CORES = 4
+"""On a processor with so few vLLM's engine computes in the adapter's own process: in one of its own, as it would by itself,
+both want the same cores, and the same rows took 119 s in place of 73 s on two."""
 _FAILURES = (RuntimeError, ValueError, TypeError, OSError, AssertionError, ImportError)
 """What vLLM raises while it starts; NotImplementedError and a GPU without memory are RuntimeErrors."""
 
@@ -189,6 +192,8 @@ def _opened(engine: EngineConfig, options: VllmOptions) -> Any:
     if options.loras and current_platform.is_cpu():
         # Up to 0.32 a row without adapter that shares a step with others gets the last slot's: it stays empty.
         named["max_loras"] = len(options.loras) + 1
+    if current_platform.is_cpu() and len(os.sched_getaffinity(0)) <= _FEW_CORES:
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     # The context decides the defaults of seats and step tokens: this one is for batches.
     context = UsageContext.LLM_CLASS
     try:

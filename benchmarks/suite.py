@@ -1,0 +1,183 @@
+"""The tables that need GPUs, set by set: each set fits into half an hour of one machine, engine starts included.
+
+    python benchmarks/suite.py vllm --tokenizer DIR --out FOLDER
+    python benchmarks/suite.py tune --tokenizer DIR --out FOLDER
+    python benchmarks/suite.py engines --tokenizer DIR --out FOLDER     # two GPUs
+    python benchmarks/suite.py --list
+
+Parts run one after the other; what one prints is FOLDER/NAME.log, its numbers are FOLDER/NAME.json. One that takes longer than
+it may is ended with all it started, and the next one begins: `--only` runs those again that are named. FOLDER/suite.json
+says after each part what became of it. Words of a part in braces are folders that are given here: `{vllm}` and `{sglang}`
+are folders of packages (`--vllm-path`, `--sglang-path`), for libraries that cannot be installed side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+
+
+class Part(NamedTuple):
+    """One script, or a module behind `-m`."""
+
+    words: str
+    most_s: float
+
+
+def bench(only: str, most_s: float, behind: str = "--slow run_batch") -> Part:
+    """One table of vllm.py."""
+    words = f"vllm.py --tokenizer {{tokenizer}} --only {only} --max-seconds {most_s - 20:.0f} --out {{json}}"
+    return Part(f"{words} -- {behind}", most_s)
+
+
+def tuning(shape: str, part: str, most_s: float) -> Part:
+    """A sweep, what `tune` finds, or what is foretold and taken."""
+    words = (
+        f"tuning.py --shape {shape} --tokenizer {{tokenizer}} --gpu --rows 40000 --context 8192"
+    )
+    asked = (
+        "--seconds 45 --starts 1 --workloads"
+        if part == "said"
+        else f"--seconds 20 --part {part}"
+    )
+    name = f"{{out}}/tuning-{shape}{'-said' if part == 'said' else ''}.json"
+    return Part(f"{words} {asked} --out {name}", most_s)
+
+
+SETS = {
+    "vllm": {
+        "doctor": Part("-m rowmill doctor", 60),
+        "mixed-0.5b": bench("mixed-0.5b", 240),
+        "mixed-7b-fp8": bench("mixed-7b-fp8", 320),
+        "system-7b": bench("system-7b", 320),
+        "planted": Part(
+            "planted.py --engine vllm --together --shape 1.5b --seconds 12 --json {json}", 220
+        ),
+        "cases": Part(
+            "-m pytest -q -p no:cacheprovider -m vllm tests/engines/test_vllm_cases.py", 200
+        ),
+        "defaults-7b": bench("mixed-7b", 240, "--defaults only"),
+        "mixed-7b": bench("mixed-7b", 240),
+    },
+    "tune": {
+        "embed": Part(
+            "vllm_embed.py --minutes 5 --out {out}/embed.md --log {out}/embed-all.log", 330
+        ),
+        **{
+            f"tune-{shape}-{part}": tuning(shape, part, most_s)
+            for part, most_s in (("sweep", 300), ("tune", 270), ("said", 270))
+            for shape in ("1.5b", "7b")
+        },
+    },
+    "engines": {
+        "gpus": Part(
+            "gpus.py --tokenizer {tokenizer} --points 1,2 --workload mixed --rows 2000 --max-seconds 400"
+            " --path {vllm} --json {json}",
+            430,
+        ),
+        "sglang": Part(
+            "sglang.py --tokenizer {tokenizer} --vllm-path {vllm} --sglang-path {sglang} --max-seconds 560 --json {json}",
+            600,
+        ),
+        "transformers": Part(
+            "transformers_gpu.py --tokenizer {tokenizer} --shape 0.5b --rows 600 --max-seconds 240 --json {json}",
+            330,
+        ),
+    },
+}
+
+
+def run(name: str, part: Part, arguments: argparse.Namespace) -> dict[str, object]:
+    """Run a part to its end, or end it; what became of it."""
+    out = arguments.out
+    folders = {
+        "out": out,
+        "json": out / f"{name}.json",
+        "tokenizer": arguments.tokenizer,
+        "vllm": arguments.vllm_path,
+        "sglang": arguments.sglang_path,
+    }
+    words = [word.format(**folders) for word in part.words.split()]
+    if words[0].endswith(".py"):
+        words[0] = str(HERE / words[0])
+    began = time.monotonic()
+    with (out / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, *words],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=HERE.parent,
+            start_new_session=True,
+        )
+        try:
+            code: int | str = process.wait(part.most_s)
+        except subprocess.TimeoutExpired:
+            code = "took too long"
+        # Also what a part that ended by itself has left: the next one wants the GPU.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return {"code": code, "seconds": round(time.monotonic() - began, 1), "command": words}
+
+
+def main() -> None:
+    cli = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    cli.add_argument("set", nargs="?", choices=sorted(SETS))
+    cli.add_argument(
+        "--list", action="store_true", help="show the parts, with their most seconds"
+    )
+    cli.add_argument("--only", default="", help="parts, by commas")
+    cli.add_argument(
+        "--tokenizer", type=Path, help="folder with tokenizer.json, of Qwen2.5 or Qwen3"
+    )
+    cli.add_argument("--out", type=Path, default=Path("out/suite"))
+    cli.add_argument("--vllm-path", default="", help="a folder of packages")
+    cli.add_argument("--sglang-path", default="", help="a folder of packages")
+    cli.add_argument(
+        "--max-seconds", type=float, default=1e9, help="what does not fit is left out"
+    )
+    arguments = cli.parse_args()
+    if arguments.list or not arguments.set or arguments.tokenizer is None:
+        for name, parts in SETS.items():
+            print(
+                f"{name}: "
+                + ", ".join(f"{key} ({part.most_s:.0f} s)" for key, part in parts.items())
+            )
+        if not arguments.list:
+            print(
+                "nothing was measured: name a set and `--tokenizer DIR`, on a machine with GPUs"
+            )
+        return
+    arguments.out = arguments.out.resolve()
+    arguments.tokenizer = arguments.tokenizer.resolve()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    wanted = [word for word in arguments.only.split(",") if word]
+    ends_at = time.monotonic() + arguments.max_seconds
+    found: dict[str, object] = {}
+    for name, part in SETS[arguments.set].items():
+        if wanted and name not in wanted:
+            continue
+        left_s = ends_at - time.monotonic()
+        # What would end in its middle shows nothing.
+        if left_s < part.most_s / 2:
+            found[name] = {"code": "left out"}
+        else:
+            found[name] = run(name, part._replace(most_s=min(part.most_s, left_s)), arguments)
+        print(name, found[name], flush=True)
+        (arguments.out / "suite.json").write_text(json.dumps(found, indent=1), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
