@@ -66,6 +66,8 @@ def answered(model: Path, rows: list[dict[str, Any]], place: Path, **sets: Any) 
         "sampling.return_token_ids": True,
         "media.audio": "clip",
         "media.max_audio_s": 40,
+        # Equal rows are all asked, so that they can differ.
+        "plan.duplicates": "ask",
         **sets,
     }
     arguments = [str(source), "-o", str(place), "--engine", "vllm", "--model", str(model)]

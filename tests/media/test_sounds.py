@@ -106,6 +106,7 @@ def test_wav_of_a_pipe_or_with_a_miscounted_head_is_taken(size: int) -> None:
         encoded(np.array([0.5, np.nan], np.float32), RATE, subtype="FLOAT"),
         encoded(np.array([0.5, np.inf], np.float32), RATE, subtype="FLOAT"),
     ],
+    ids=["cut", "no number", "infinite"],
 )
 def test_audio_that_is_damaged_behind_its_head_is_refused(content: bytes) -> None:
     assert sounds.look(content, "f", max_audio_s=60).samples > 0

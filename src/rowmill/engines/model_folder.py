@@ -95,7 +95,14 @@ def context_of(config: Mapping[str, Any]) -> int:
 
 def media_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     """What beside text a model takes, as far as its config.json says."""
-    keys = {"vision_config": "image", "visual": "image", "audio_config": "audio"}
+    keys = {
+        "vision_config": "image",
+        "visual": "image",
+        "audio_config": "audio",
+        "audio_encoder_config": "audio",
+    }
+    if str(config.get("model_type")).startswith("granite_speech"):
+        keys["encoder_config"] = "audio"
     inner = config.get("thinker_config")
     told = {**config, **inner} if isinstance(inner, dict) else config
     return tuple(dict.fromkeys(kind for key, kind in keys.items() if told.get(key)))

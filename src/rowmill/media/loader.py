@@ -202,7 +202,8 @@ class Loader:
             size = facts.width * facts.height * _RGB
         else:
             facts = sounds.look(content, field, max_audio_s=config.max_audio_s)
-            size = (facts.samples + int(facts.seconds * self._audio_rate)) * _SAMPLE_BYTES
+            # The samples twice: they are copied to be brought to another rate.
+            size = (2 * facts.samples + int(facts.seconds * self._audio_rate)) * _SAMPLE_BYTES
         # What is unpacked counts from before it is, so that threads together stay within the bound.
         taken = size
         self.room.take(taken)

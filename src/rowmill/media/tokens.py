@@ -98,8 +98,8 @@ def _heard(rate: int, most: int, hop: int) -> _Count:
     """A frame for each hop that begins in the samples; of frames two layers in turn leave every second."""
 
     def count(samples: int, own_rate: int) -> int:
-        heard = min(most, -(-samples * rate // own_rate))
-        frames = min(most // hop, -(-heard // hop))
+        own = -(-samples * rate // own_rate)
+        frames = min(most // hop, -(-own // hop))
         return ((frames - 1) // 2 - 1) // 2 + 1
 
     return count
