@@ -31,6 +31,7 @@ CLIPS = {
     "rate44.flac": tone(LOW, 70_000, rate=44_100, kind="FLAC"),
     "rate8.wav": tone(LOW, 8_000, rate=8_000),
     "long.wav": tone(LOW, 16_000 * 9),
+    "half.flac": tone(LOW, 16_000 * 35, kind="FLAC"),  # of 35 s the model hears 30
 }
 BAD = {
     "cut.wav": (CLIPS["low.wav"][:9_000], "WAV audio that breaks off"),
@@ -39,7 +40,6 @@ BAD = {
     "empty.wav": (tone(num=0), "without a single sample"),
     "short.wav": (tone(num=200), "too short for this model"),
     "hour.wav": (tone(num=16_000 * 41, kind="FLAC"), "allowed are 40"),
-    "context.wav": (tone(num=16_000 * 24), "limit 512"),
 }
 
 
@@ -58,7 +58,7 @@ def answered(model: Path, rows: list[dict[str, Any]], place: Path, **sets: Any) 
         "engine.dtype": "float32",
         "engine.enforce_eager": True,
         "engine.cpu_kv_gib": 1,
-        "engine.max_model_len": 512,
+        "engine.max_model_len": 1024,
         "engine.seats": 8,
         "sampling.temperature": 0,
         "sampling.max_tokens": 6,
@@ -117,12 +117,14 @@ def test_every_way_is_heard_alike_and_bad_clips_are_their_own_rows_failures(
         ]
         rows = [column(name, name) for name in (*CLIPS, *BAD)]
         rows += [*alike, column("both", ["low.wav", "high.wav"]), column("none", [])]
+        rows.append(column("context", ["half.flac"] * 2))
         sets = {"media.folder": str(folder), "media.hosts": json.dumps([server.host])}
         found, said = answered(model, rows, tmp_path / "out", **sets)
     alone, _ = answered(model, [column("alone", data)], tmp_path / "alone")
 
     wrong = {id: record["rowmill_error"] for id, record in found.items()}
-    assert set(BAD) == {id for id, error in wrong.items() if error}, wrong
+    assert {*BAD, "context"} == {id for id, error in wrong.items() if error}, wrong
+    assert "limit 1024" in wrong["context"]
     for name, (_, word) in BAD.items():
         assert word in wrong[name], wrong[name]
     low = said_of(found["low.wav"])
@@ -138,11 +140,12 @@ def test_every_way_is_heard_alike_and_bad_clips_are_their_own_rows_failures(
     text = said_of(found["none"])[1] + 2  # what stands around each clip
     lengths = dict.fromkeys(CLIPS, (16000, 16000))
     lengths |= {"rate44.flac": (70_000, 44_100), "rate8.wav": (8_000, 8_000)}
-    lengths |= {"long.wav": (16_000 * 9, 16_000)}
+    lengths |= {"long.wav": (16_000 * 9, 16_000), "half.flac": (16_000 * 35, 16_000)}
     expected = {name: text + hears.count(*length) for name, length in lengths.items()}
     assert expected == {name: said_of(found[name])[1] for name in CLIPS}
     assert text + 2 + 2 * hears.count(16_000, 16_000) == said_of(found["both"])[1]
     assert "as qwen2_audio counts by its own files" in said
+    assert "are longer than 30 s" in said
 
 
 def test_other_rates_are_heard_as_the_models_own(tmp_path: Path, model: Path) -> None:
