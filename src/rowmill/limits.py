@@ -37,6 +37,8 @@ class Limits(msgspec.Struct, frozen=True):
     """Rows of one step are filled up to the longest of them."""
     media: tuple[str, ...] = ()
     """What beside text it takes: `image`, `audio`."""
+    audio_rate: int = 0
+    """Samples a second of the audio that its model hears; 0: not known, or it sees to that by itself."""
     labels: tuple[str, ...] = ()
     """Classes of the model's head, in the order of its numbers."""
     activation: str = ""

@@ -18,7 +18,7 @@ import pytest
 from rowmill import engines, errors
 from rowmill.config import EngineConfig
 from rowmill.engines import vllm
-from rowmill.engines.model_folder import context_of
+from rowmill.engines.model_folder import context_of, media_of
 from rowmill.engines.prompt import row_seed
 from rowmill.engines.vllm_arguments import ARGUMENTS
 from rowmill.engines.vllm_ask import (
@@ -114,6 +114,42 @@ def test_declared_limits_come_from_the_files_and_the_settings(model: str) -> Non
     assert (100, 7) == (given_.max_model_tokens, given_.seats)
     assert "lora" not in own.sampling
     assert {"n", "schema", "regex", "logprobs", "seed_per_row"} <= set(own.sampling)
+
+
+@pytest.mark.parametrize(
+    ("told", "media"),
+    [
+        ({"model_type": "qwen2"}, ()),
+        ({"model_type": "qwen2_audio", "audio_config": {"a": 1}}, ("audio",)),
+        (
+            {"thinker_config": {"audio_config": {"a": 1}, "vision_config": {"a": 1}}},
+            ("image", "audio"),
+        ),
+        ({"model_type": "midashenglm", "audio_encoder_config": {"a": 1}}, ("audio",)),
+        ({"model_type": "granite_speech", "encoder_config": {"a": 1}}, ("audio",)),
+        ({"model_type": "other", "encoder_config": {"a": 1}}, ()),
+    ],
+)
+def test_what_a_model_sees_and_hears_stands_in_its_config(
+    told: dict[str, Any], media: tuple[str, ...]
+) -> None:
+    assert media == media_of(told)
+
+
+@pytest.mark.parametrize("file", ["preprocessor_config.json", "processor_config.json"])
+def test_audio_is_declared_at_the_rate_that_the_model_s_files_say(
+    tmp_path: Path, file: str
+) -> None:
+    told: dict[str, Any] = {"sampling_rate": 24_000}
+    (tmp_path / "config.json").write_text('{"audio_config": {"a": 1}}')
+    silent = vllm.declare(config(str(tmp_path)))
+    (tmp_path / file).write_text(
+        json.dumps(told if file.startswith("pre") else {"feature_extractor": told})
+    )
+    limits = vllm.declare(config(str(tmp_path)))
+
+    assert ("audio",) == limits.media
+    assert (0, 24_000) == (silent.audio_rate, limits.audio_rate)
 
 
 def test_adapters_are_declared_with_their_rank(model: str, tmp_path: Path) -> None:

@@ -48,10 +48,17 @@ class Taker:
         return sorted(key for prompts in self.taken for key in prompts.keys)
 
 
-def loader(taker: Taker, *, takes_wire: bool = False, **settings: object) -> Loader:
+def loader(
+    taker: Taker, *, takes_wire: bool = False, audio_rate: int = 0, **settings: object
+) -> Loader:
     config = MediaConfig.model_validate({"threads": 4, **settings})
     return Loader(
-        taker, taker.failed.append, config, takes_wire=takes_wire, die=taker.died.append
+        taker,
+        taker.failed.append,
+        config,
+        takes_wire=takes_wire,
+        audio_rate=audio_rate,
+        die=taker.died.append,
     )
 
 
@@ -187,6 +194,22 @@ def test_bodies_of_endpoints_are_filled_with_files_as_they_were() -> None:
         audio["input_audio"]["format"],
         b64decode(audio["input_audio"]["data"]),
     )
+
+
+def test_clip_of_many_rows_is_decoded_once_at_the_rate_that_the_model_hears(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.wav").write_bytes(wav(1.0, rate=44_100, channels=2))
+    clip = Media("audio", "path", "said", where="a.wav")
+    taker = Taker()
+    hears = loader(taker, audio_rate=16_000, folder=str(tmp_path))
+
+    done(taker, hears, rows([[clip]] * 30))
+
+    found = [one for taken in taker.taken for media in taken.media.values() for one in media]
+    assert (30, 1, 1) == (len(found), len({id(one.value) for one in found}), hears.num_decoded)
+    samples, rate = found[0].value
+    assert ((16_000,), 16_000, 64_000) == (samples.shape, rate, found[0].num_bytes)
 
 
 def test_file_that_somebody_decodes_is_waited_for() -> None:

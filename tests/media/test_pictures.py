@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from rowmill.errors import BadMedia
-from rowmill.media import pictures, sounds
-from tests.media.pictures_of import bomb, encoded, png, wav
+from rowmill.media import pictures
+from tests.media.pictures_of import bomb, encoded
 
 MOST = 1_000_000
 
@@ -83,20 +83,3 @@ def test_damaged_image_is_read_or_is_bad_media(data: st.DataObject) -> None:
         mode = str(error)
 
     assert mode == "RGB" or mode.startswith("`f` ")
-
-
-def test_audio_is_one_channel_of_samples_and_its_rate() -> None:
-    facts = sounds.look(wav(channels=2), "f", max_audio_s=60)
-    samples, rate = sounds.decode(wav(channels=2), "f", max_audio_s=60)
-
-    assert ("audio/wav", 0.5) == (facts.mime, facts.seconds)
-    assert ((4000,), 8000) == (samples.shape, rate)
-
-
-@pytest.mark.parametrize(
-    ("content", "word"),
-    [(b"", "is empty"), (png(), "no audio"), (wav(3.0), "audio of 3 s, allowed are 2")],
-)
-def test_audio_that_is_none_or_too_long_is_refused(content: bytes, word: str) -> None:
-    with pytest.raises(BadMedia, match=word):
-        sounds.look(content, "f", max_audio_s=2)

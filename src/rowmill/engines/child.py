@@ -136,7 +136,14 @@ def _loader(
         _end_group()
 
     takes_wire = engine.limits.takes == "wire"
-    loader = Loader(feed, fail, media or MediaConfig(), takes_wire=takes_wire, die=die)
+    loader = Loader(
+        feed,
+        fail,
+        media or MediaConfig(),
+        takes_wire=takes_wire,
+        audio_rate=engine.limits.audio_rate,
+        die=die,
+    )
     feed.room = loader.room
     return loader
 

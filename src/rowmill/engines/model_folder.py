@@ -14,6 +14,7 @@ from typing import Any
 
 from rowmill import errors
 from rowmill.config import EngineConfig
+from rowmill.media.tokens import audio_tokens
 from rowmill.tokens.hub import hub_folder, is_hub_name
 
 _LENGTHS = (
@@ -36,10 +37,7 @@ def config_of(engine: EngineConfig) -> dict[str, Any]:
     Raises:
         ConfigError: It is no JSON, or the hub does not give the model.
     """
-    folder = Path(engine.model).expanduser()
-    if is_hub_name(engine.model):
-        folder = hub_folder(engine.model, engine.revision)
-    file = folder / "config.json"
+    file = _folder(engine) / "config.json"
     if not file.is_file():
         return {}
     try:
@@ -48,6 +46,21 @@ def config_of(engine: EngineConfig) -> dict[str, Any]:
         reason = f"`{file}` is no JSON: {error}"
         raise errors.ConfigError(reason=reason) from error
     return found if isinstance(found, dict) else {}
+
+
+def audio_rate_of(engine: EngineConfig) -> int:
+    """Samples a second of the audio that the model hears; 0 where its files do not say.
+
+    Raises:
+        ConfigError: The hub does not give the model.
+    """
+    return audio_tokens(str(_folder(engine))).rate
+
+
+def _folder(engine: EngineConfig) -> Path:
+    if is_hub_name(engine.model):
+        return hub_folder(engine.model, engine.revision)
+    return Path(engine.model).expanduser()
 
 
 def folder_mistakes(engine: EngineConfig) -> Iterator[str]:
@@ -82,7 +95,14 @@ def context_of(config: Mapping[str, Any]) -> int:
 
 def media_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     """What beside text a model takes, as far as its config.json says."""
-    keys = {"vision_config": "image", "visual": "image", "audio_config": "audio"}
+    keys = {
+        "vision_config": "image",
+        "visual": "image",
+        "audio_config": "audio",
+        "audio_encoder_config": "audio",
+    }
+    if str(config.get("model_type")).startswith("granite_speech"):
+        keys["encoder_config"] = "audio"
     inner = config.get("thinker_config")
     told = {**config, **inner} if isinstance(inner, dict) else config
     return tuple(dict.fromkeys(kind for key, kind in keys.items() if told.get(key)))

@@ -17,7 +17,13 @@ import msgspec
 
 from rowmill import errors
 from rowmill.config import EngineConfig
-from rowmill.engines.model_folder import config_of, media_of, short_name, text_context
+from rowmill.engines.model_folder import (
+    audio_rate_of,
+    config_of,
+    media_of,
+    short_name,
+    text_context,
+)
 from rowmill.engines.options import library
 from rowmill.engines.vllm_ladder import ladder
 from rowmill.engines.vllm_loop import MOST_WORDS, root_cause
@@ -108,6 +114,7 @@ def declare(engine: EngineConfig) -> Limits:
     has_gpu = any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd"))
     replicas = len(place(engine).replicas)
     config = config_of(engine)
+    media = media_of(config)
     limits = Limits(
         takes="ids",
         max_model_tokens=engine.max_model_len or text_context(config),
@@ -117,7 +124,8 @@ def declare(engine: EngineConfig) -> Limits:
         starts_slowly=True,
         shares_prefixes=options.enable_prefix_caching is not False,
         sampling=_sampling(options),
-        media=media_of(config),
+        media=media,
+        audio_rate=audio_rate_of(engine) if "audio" in media else 0,
         about=f"vLLM: {short_name(engine.model)}",
     )
     return limits if engine.is_asked_for_texts else told_of_numbers(limits, engine, config)

@@ -22,7 +22,7 @@ from rowmill.measure.long_texts import LongTexts
 from rowmill.measure.measurer import Measure
 from rowmill.measure.pairs import PairEncoder, PairMeasure
 from rowmill.media.sight import Sight
-from rowmill.media.tokens import image_tokens
+from rowmill.media.tokens import audio_tokens, image_tokens
 from rowmill.rows import Limits
 from rowmill.tokens.labels import encode_labels
 from rowmill.tokens.protocol import Tokenizer
@@ -63,7 +63,8 @@ def open_measure(
         least=1 if is_text else _label_tokens(job, tokenizer),
     )
     sees = bool(limits.media) and is_text
-    sight = Sight(job.media, image_tokens(job.engine.model)) if sees else None
+    model = job.engine.model
+    sight = Sight(job.media, image_tokens(model), audio_tokens(model)) if sees else None
     if tokenizer is None:
         return _without_tokenizer(rule, is_wire=is_wire, prefix=prefix, sight=sight)
     day = datetime.fromisoformat(template_date) if template_date else datetime.now(UTC)

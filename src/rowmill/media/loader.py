@@ -83,15 +83,17 @@ class Loader:
         *,
         takes_wire: bool,
         die: Callable[[BaseException], None],
+        audio_rate: int = 0,
     ) -> None:
         """A loader that gives rows on.
 
         Args:
             fail: given the outcome of a row that cannot be asked.
             die: called where a row makes this fail in a way that nobody foresaw.
+            audio_rate: samples a second that audio is brought to; 0: it stays as it is.
         """
         self._target, self._fail, self._config, self._die = target, fail, config, die
-        self._takes_wire = takes_wire
+        self._takes_wire, self._audio_rate = takes_wire, audio_rate
         most = config.memory_mib << 20
         self.room = Room(most - most // _KEPT_SHARE)
         self._kept = Kept(most // _KEPT_SHARE)
@@ -200,17 +202,22 @@ class Loader:
             size = facts.width * facts.height * _RGB
         else:
             facts = sounds.look(content, field, max_audio_s=config.max_audio_s)
-            size = int(facts.seconds * 48000) * _SAMPLE_BYTES
+            # The samples twice: they are copied to be brought to another rate.
+            size = (2 * facts.samples + int(facts.seconds * self._audio_rate)) * _SAMPLE_BYTES
         # What is unpacked counts from before it is, so that threads together stay within the bound.
-        self.room.take(size)
+        taken = size
+        self.room.take(taken)
         value: Any
         try:
             if media.kind == "image":
                 value = pictures.decode(content, field, max_pixels=config.max_pixels)
             else:
-                value = sounds.decode(content, field, max_audio_s=config.max_audio_s)
+                value = sounds.decode(
+                    content, field, max_audio_s=config.max_audio_s, rate=self._audio_rate
+                )
+                size = value[0].nbytes
         finally:
-            self.room.free(size)
+            self.room.free(taken)
         if not self._takes_wire:
             return Loaded(media.kind, digest, value, size)
         url = _url(media, content, facts.mime)

@@ -37,7 +37,15 @@ class Facts(msgspec.Struct, frozen=True):
     mime: str
     width: int = 0
     height: int = 0
-    seconds: float = 0.0
+    samples: int = 0
+    """Of each channel."""
+    rate: int = 0
+    """Samples a second."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it sounds; 0 of an image."""
+        return self.samples / max(self.rate, 1)
 
 
 def library() -> Any:

@@ -13,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from rowmill.errors import RowError
+from rowmill.errors import BadMedia, RowError
 from rowmill.media import pictures, sounds
+from rowmill.media.pictures import Facts
 from rowmill.media.reading import digest_of, read
-from rowmill.media.tokens import AUDIO_TOKENS_S, UNKNOWN_IMAGE, ImageTokens
+from rowmill.media.tokens import UNKNOWN, AudioTokens, ImageTokens
 from rowmill.media_config import MediaConfig
 from rowmill.media_item import Media
 from rowmill.rows import Request
@@ -28,9 +29,9 @@ Reject = Callable[[int, RowError], None]
 class Sight:
     """Looks at the media of rows before they are measured."""
 
-    def __init__(self, config: MediaConfig, tokens: ImageTokens) -> None:
-        self._config, self._tokens = config, tokens
-        self.num_images = self.num_audio = self.num_unseen = 0
+    def __init__(self, config: MediaConfig, images: ImageTokens, audio: AudioTokens) -> None:
+        self._config, self._images, self._audio = config, images, audio
+        self.num_images = self.num_audio = self.num_unseen = self.num_half_heard = 0
         """Seen so far."""
 
     def notes(self) -> list[str]:
@@ -38,15 +39,18 @@ class Sight:
         notes = []
         if self.num_images:
             counted = f"{self.num_images:,} images so far"
-            notes.append(f"{counted} are counted as tokens: {self._tokens.about}")
+            notes.append(f"{counted} are counted as tokens: {self._images.about}")
+        if self.num_audio:
+            counted = f"{self.num_audio:,} pieces of audio so far"
+            notes.append(f"{counted} are counted as tokens: {self._audio.about}")
+        if self.num_half_heard:
+            longer = f"{self.num_half_heard:,} pieces of audio so far are longer than {self._audio.most_s:g} s"
+            notes.append(f"{longer}: this model hears no more of them; cut them into pieces")
         if self.num_unseen:
             notes.append(
-                f"{self.num_unseen:,} images have URLs and are not looked at yet:"
-                f" {UNKNOWN_IMAGE:,} tokens each, a guess"
+                f"{self.num_unseen:,} images or pieces of audio have URLs and are not looked at yet:"
+                f" {UNKNOWN['image']:,} or {UNKNOWN['audio']:,} tokens each, a guess"
             )
-        if self.num_audio:
-            counted = f"{self.num_audio:,} pieces of audio"
-            notes.append(f"{counted}: {AUDIO_TOKENS_S} tokens a second, an estimate")
         return notes
 
     def seen(
@@ -65,34 +69,45 @@ class Sight:
                 reject(i, looked)
                 bad.add(i)
                 continue
-            images = [one for one in looked if one.kind == "image"]
-            self.num_unseen += sum(not one.digest for one in images)
-            self.num_images += sum(bool(one.digest) for one in images)
-            self.num_audio += sum(one.kind == "audio" for one in looked)
-            found[i] = msgspec.structs.replace(requests[i], media=looked)
+            kinds = [one.kind for one, _ in looked if one.digest]
+            self.num_unseen += len(looked) - len(kinds)
+            self.num_images += kinds.count("image")
+            self.num_audio += kinds.count("audio")
+            self.num_half_heard += sum(self._is_half_heard(facts) for _, facts in looked)
+            found[i] = msgspec.structs.replace(requests[i], media=[one for one, _ in looked])
         return found, bad
 
-    def _look_at_all(self, media: Sequence[Media]) -> list[Media] | RowError:
+    def _look_at_all(self, media: Sequence[Media]) -> list[tuple[Media, Facts]] | RowError:
         try:
             return [self._look(one) for one in media]
         except RowError as error:
             return error
 
-    def _look(self, media: Media) -> Media:
+    def _look(self, media: Media) -> tuple[Media, Facts]:
         if media.origin == "url":
-            return msgspec.structs.replace(media, tokens=UNKNOWN_IMAGE, is_exact=False)
+            unseen = msgspec.structs.replace(media, tokens=UNKNOWN[media.kind], is_exact=False)
+            return unseen, Facts("")
         content = read(media, self._config)
         if media.kind == "audio":
-            sound = sounds.look(content, media.field, max_audio_s=self._config.max_audio_s)
-            tokens, is_exact = round(sound.seconds * AUDIO_TOKENS_S), False
+            facts = sounds.look(content, media.field, max_audio_s=self._config.max_audio_s)
+            is_exact = self._audio.is_exact
+            tokens = self._audio.count(facts.samples, facts.rate)
+            if is_exact and not tokens:
+                reason = f"`{media.field}` is audio of {facts.seconds:.3g} s, too short for this model to hear"
+                raise BadMedia(reason=reason)
         else:
-            image = pictures.look(content, media.field, max_pixels=self._config.max_pixels)
-            is_exact = self._tokens.is_exact
-            # The prompt holds one token in its place already, of a model whose rule is known.
-            tokens = self._tokens.count(image.width, image.height) - is_exact
-        return msgspec.structs.replace(
+            facts = pictures.look(content, media.field, max_pixels=self._config.max_pixels)
+            is_exact = self._images.is_exact
+            tokens = self._images.count(facts.width, facts.height)
+        # The prompt holds one token in its place already, of a model whose rule is known.
+        tokens -= is_exact
+        seen = msgspec.structs.replace(
             media, digest=digest_of(content), tokens=tokens, is_exact=is_exact
         )
+        return seen, facts
+
+    def _is_half_heard(self, facts: Facts) -> bool:
+        return bool(self._audio.most_s) and facts.seconds > self._audio.most_s
 
 
 def num_threads(config: MediaConfig) -> int:

@@ -1,10 +1,11 @@
-"""A model's files -> how many tokens of a prompt an image takes.
+"""A model's files -> how many tokens of a prompt an image or a piece of audio takes.
 
 Promises: a count is exact for families that are known here, as their own processors make it; else it is an estimate, and
 says so.
-Knows nothing of: images beyond their size.
+Knows nothing of: images beyond their size, audio beyond its length.
 Source: transformers 5.19, `image_processing_qwen2_vl.py` (smart_resize), `processing_idefics3.py` and
-`image_processing_idefics3.py` (tiles), `processing_llava.py`; compared with vLLM 0.32 in a test.
+`image_processing_idefics3.py` (tiles), `processing_llava.py`, `processing_qwen2_audio.py` and
+`feature_extraction_whisper.py` (frames); Idefics3 and Qwen2-Audio compared with vLLM 0.32 in tests.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import msgspec
 ESTIMATED_PIXELS = 28 * 28
 """A token for so many, where a model's family is not known: that of Qwen's, about."""
 ESTIMATED_MOST = 4096
-UNKNOWN_IMAGE = 1024
-"""Of an image that nobody has looked at yet."""
 AUDIO_TOKENS_S = 25
-"""Of audio, a second: that of Qwen2-Audio."""
+"""Of audio, a second, where a model's family is not known: that of Qwen2-Audio."""
+UNKNOWN = {"image": 1024, "audio": 30 * AUDIO_TOKENS_S}
+"""Of what nobody has looked at yet."""
 _QWEN = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 _Count = Callable[[int, int], int]
 
@@ -54,6 +55,58 @@ def image_tokens(model: str) -> ImageTokens:
     return ImageTokens(
         count, is_exact=True, about=f"as {config['model_type']} counts by its own files"
     )
+
+
+class AudioTokens(msgspec.Struct, frozen=True):
+    """How a piece of audio is counted, and how it is heard."""
+
+    count: _Count
+    """Samples and their rate -> tokens; of a known family 0 where it is too short to be heard at all."""
+    is_exact: bool
+    about: str
+    """In words, for people."""
+    rate: int = 0
+    """Samples a second that the model hears; 0: not known."""
+    most_s: float = 0.0
+    """Seconds of a piece that it hears, from its beginning; 0: all of them, or not known."""
+
+
+def audio_tokens(model: str) -> AudioTokens:
+    """How audio of a model is counted; `model` is its folder, or a name that tells nothing."""
+    folder = Path(model).expanduser()
+    config = _object(folder / "config.json")
+    told = _object(folder / "preprocessor_config.json")
+    told |= _object(folder / "processor_config.json").get("feature_extractor") or {}
+    about = f"{AUDIO_TOKENS_S} a second, an estimate: this model's own rule is not known here"
+    try:
+        rate = int(told.get("sampling_rate") or 0)
+        if config.get("model_type") == "qwen2_audio":
+            most = int(told["chunk_length"]) * rate
+            return AudioTokens(
+                _heard(rate, most, int(told["hop_length"])),
+                is_exact=True,
+                about="as qwen2_audio counts by its own files",
+                rate=rate,
+                most_s=most / rate,
+            )
+    except (ArithmeticError, KeyError, TypeError, ValueError):
+        rate = 0  # a setting that this version does not know
+    return AudioTokens(_estimated_audio, is_exact=False, about=about, rate=rate)
+
+
+def _heard(rate: int, most: int, hop: int) -> _Count:
+    """A frame for each hop that begins in the samples; of frames two layers in turn leave every second."""
+
+    def count(samples: int, own_rate: int) -> int:
+        own = -(-samples * rate // own_rate)
+        frames = min(most // hop, -(-own // hop))
+        return ((frames - 1) // 2 - 1) // 2 + 1
+
+    return count
+
+
+def _estimated_audio(samples: int, rate: int) -> int:
+    return round(samples / rate * AUDIO_TOKENS_S)
 
 
 def _count_of(config: Mapping[str, Any], told: Mapping[str, Any]) -> _Count | None:
