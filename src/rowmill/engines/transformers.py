@@ -221,7 +221,6 @@ def _of_pages(
         max_model_tokens=min(limits.max_model_tokens, held or limits.max_model_tokens),
         kv_tokens=held,
         sampling=_PAGED_SAMPLING,
-        pads=False,
         shares_prefixes=kinds == {"full_attention"} and not inner.get("sliding_window"),
         about=f"{limits.about}, paged",
     )

@@ -4,7 +4,7 @@ Promises: greedy samples alone are the most likely tokens; beside drawn ones eac
 top_p; that the library's thread ended is raised, never waited for.
 Knows nothing of: rows, texts, outcomes.
 Memory: keys and values of `kv_tokens`, in pages. Threads: the library's, which steps as long as it has samples.
-Source: transformers 5.19 to 5.24, generation/continuous_batching.
+Source: transformers 5.19, generation/continuous_batching.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class Pages:
     def _drawn(self, draw: Draw) -> dict[str, Any]:
         """The library's words for how a sample is drawn: all of them, since what is left out is as of another."""
         if draw.temperature < _LEAST_TEMPERATURE:
-            # Of tokens that are equally likely the filter for the sum leaves one.
+            # Of equally likely tokens, not rare in 16 bits, the filter for the sum leaves one; top_k leaves all.
             return {"temperature": 1.0, "top_k": 1, "top_p": 0.0}
         vocabulary = int(self._model.config.get_text_config().vocab_size)
         return {
