@@ -1,4 +1,5 @@
-"""transformers on a GPU: rowmill's padded rows beside the library's own `generate_batch`, and `generate` in batches and alone.
+"""transformers on a GPU: rowmill's padded and paged rows beside the library's own `generate_batch`, and `generate` in batches
+and alone.
 
     python benchmarks/transformers_gpu.py --tokenizer DIR --shape 0.5b --rows 1000 --json transformers_gpu.json
     python benchmarks/transformers_gpu.py --model FOLDER --device cpu --dtype float32 --rows 24 --rounds 1
@@ -180,20 +181,26 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from rowmill.engines import transformers as adapter
 
     cpu = neighbour("transformers_cpu")
-    engine: Any = adapter.open(
-        EngineConfig(
-            name="transformers",
-            model=str(folder),
-            seats=options.seats,
-            dtype=options.dtype,
-            device=options.device,
-            batch_tokens=512 * options.seats,
-            prompt_tokens=8192,
+
+    def opened(batching: str) -> Any:
+        return adapter.open(
+            EngineConfig(
+                name="transformers",
+                model=str(folder),
+                seats=options.seats,
+                dtype=options.dtype,
+                device=options.device,
+                batching=batching,
+                batch_tokens=512 * options.seats,
+                prompt_tokens=8192,
+            )
         )
-    )
+
+    padded, paged = opened("padded"), opened("paged")
     library = Library(folder, options.dtype, options.device, options.seats)
     ways: dict[str, Callable[[Any], list[list[int]]]] = {
-        "rowmill": lambda prompts: cpu.side_by_side(engine, prompts),
+        "rowmill": lambda prompts: cpu.side_by_side(padded, prompts),
+        "rowmill, paged": lambda prompts: cpu.side_by_side(paged, prompts),
         "generate_batch": library.continuous,
         "generate, batches": library.batches,
         "generate, alone": library.alone,

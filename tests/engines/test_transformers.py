@@ -34,6 +34,46 @@ def test_limits_come_from_the_models_files_and_the_settings() -> None:
     assert "choices" not in limits.sampling
 
 
+def test_limits_of_paged_batching_are_those_of_its_pages() -> None:
+    limits = transformers.declare(engine(batching="paged", batch_tokens=300))
+    padded = transformers.declare(engine(batching="padded", batch_tokens=300))
+
+    assert (512, 300) == (padded.max_model_tokens, padded.kv_tokens)
+    assert (512, 512) == (limits.max_model_tokens, limits.kv_tokens)
+    small = transformers.declare(engine(batching="paged", batch_tokens=200))
+    assert (256, 256) == (small.max_model_tokens, small.kv_tokens)
+    assert (False, True) == (padded.shares_prefixes, limits.shares_prefixes)
+    assert {"logprobs", "min_p", "seed_per_row"} <= {*padded.sampling} - {*limits.sampling}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"classify": {"labels": ["a", "b"]}}, "for answers in words"),
+        ({"score": {}}, "for answers in words"),
+        ({"max_model_len": 600, "batch_tokens": 500}, "`engine.batch_tokens` holds 512"),
+        ({"batching": "pages"}, "`engine.batching`"),
+    ],
+)
+def test_mistakes_of_paged_batching_are_named(settings: dict[str, Any], words: str) -> None:
+    found = transformers.check_options(engine(**{"batching": "paged", **settings}))
+
+    assert [] == transformers.check_options(engine(batching="paged", max_model_len=400))
+    assert any(words in mistake for mistake in found)
+
+
+def test_layers_without_pages_are_refused(tmp_path: Path) -> None:
+    told = {
+        "layer_types": ["full_attention", "chunked_attention"],
+        "max_position_embeddings": 9,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    transformers.declare(engine(model=str(tmp_path)))
+
+    with pytest.raises(errors.ConfigError, match=r"`chunked_attention`.*\"padded\""):
+        transformers.declare(engine(model=str(tmp_path), batching="paged"))
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -2,6 +2,7 @@
 
 Promises: rows are computed side by side, padded on the left behind a mask, and leave as they finish; what a row is
 answered does not depend on the rows beside it, beyond rounding; a row that cannot be computed fails alone.
+With `batching = "paged"` the library batches them itself (transformers_paged.py).
 Knows nothing of: how keys and values lie (transformers_cache.py), how tokens are drawn (transformers_draw.py).
 Memory: the weights, and `batch_tokens` of keys and values, padding included. Threads: those of torch.
 """
@@ -29,6 +30,8 @@ from rowmill.engines.transformers_batch import PaddedBatch
 from rowmill.engines.transformers_heads import ClassHead
 from rowmill.engines.transformers_labels import LabelWeights
 from rowmill.engines.transformers_numbers import Numbers
+from rowmill.engines.transformers_paged import PagedTransformers
+from rowmill.engines.transformers_pages import Pages, Pool, whole_pages
 from rowmill.engines.transformers_run import Transformers
 from rowmill.engines.weights import pickled_mistakes
 from rowmill.rows import Limits
@@ -53,15 +56,19 @@ _SAMPLING = (
     "return_token_ids",
     "seed_per_row",
 )
+_PAGED_SAMPLING = ("top_k", "n", "repetition_penalty", "ignore_eos", "return_token_ids")
+"""What the library honours for each row. Of penalties it is 1 alone, which sets one of the model's aside."""
 _HAS_KEYS = frozenset(("full_attention", "sliding_attention", "chunked_attention"))
+_HAS_PAGES = frozenset(("full_attention", "sliding_attention"))
 _FAILURES = (RuntimeError, ValueError, TypeError, OSError, ImportError, KeyError)
 """What the library raises for a model that it cannot load."""
 _MOST_WORDS = 300
 
 KINDS = frozenset(("chat", "generate", "classify", "score", "rerank"))
 """What it can be asked for."""
-EFFORT = frozenset(("threads", "batch_tokens", "prompt_tokens", "device"))
-"""Settings that change no answer beyond rounding: a run may be resumed with others."""
+EFFORT = frozenset(("threads", "batching", "batch_tokens", "prompt_tokens", "device"))
+"""Settings that change no answer beyond rounding: a run may be resumed with others. `batching` is one of them: a row
+whose draw would be another one with pages, for it has a seed, gets no answer there at all."""
 
 
 class TransformersOptions(Options):
@@ -73,10 +80,14 @@ class TransformersOptions(Options):
     """Where the model lies, as `cpu` or `cuda:0`. Empty: the first GPU that torch sees, else the processor."""
     threads: int | None = Field(default=None, gt=0)
     """Processor threads. None: the cores this process may use."""
+    batching: Literal["padded", "paged"] = "padded"
+    """How rows stand side by side: `padded` is the reference. `paged` is the library's own, for GPUs: no padding, and
+    rows are drawn together; it honours less of `[sampling]`, and no `seed`."""
     batch_tokens: int = Field(default=_BATCH_TOKENS, gt=0)
-    """Tokens of keys and values that rows hold side by side, padding included. A row longer than that runs alone."""
+    """Tokens of keys and values that rows hold side by side, padding included. A row longer than that runs alone;
+    with `paged` it fails. Not said, `paged` on a GPU takes what is free of its memory."""
     prompt_tokens: int = Field(default=_PROMPT_TOKENS, gt=0)
-    """Most prompt tokens computed at once, padding included. A longer prompt is computed alone."""
+    """Most prompt tokens computed at once, padding included. A longer prompt is computed alone; with `paged` in parts."""
     trust_remote_code: bool = False
     """Run code that comes with the model."""
     load_format: Literal["safetensors", "pt"] = "safetensors"
@@ -88,6 +99,7 @@ def check_options(engine: EngineConfig) -> list[str]:
     found = mistakes(TransformersOptions, engine)
     found += folder_mistakes(engine)
     found += pickled_mistakes(engine)
+    found += _batching_mistakes(engine) if not found else []
     return found + (
         list(head_mistakes(config_of(engine), engine))
         if not found and _has_head(engine)
@@ -108,9 +120,10 @@ def declare(engine: EngineConfig) -> Limits:
     options = parse(TransformersOptions, engine)
     config = config_of(engine)
     head = head_of(config, engine) if _has_head(engine) else None
+    is_paged = options.batching == "paged"
     if head is None:
-        _check_kind(config)
-    return Limits(
+        _check_kind(config, is_paged=is_paged)
+    limits = Limits(
         takes="ids",
         max_model_tokens=engine.max_model_len or text_context(config),
         seats=engine.seats or _SEATS,
@@ -123,9 +136,10 @@ def declare(engine: EngineConfig) -> Limits:
         activation=head.activation if head else "",
         about=f"transformers: {short_name(engine.model)}",
     )
+    return _of_pages(limits, engine, options, config) if is_paged else limits
 
 
-def open(engine: EngineConfig) -> Transformers | Numbers:
+def open(engine: EngineConfig) -> Transformers | PagedTransformers | Numbers:
     """Load the model.
 
     Raises:
@@ -146,20 +160,25 @@ def open(engine: EngineConfig) -> Transformers | Numbers:
     limits = msgspec.structs.replace(limits, about=about)
     if _has_head(engine):
         return Numbers(ClassHead(model), limits)
+    generation = model.generation_config.to_dict()
+    of_model = {
+        "vocabulary": model.get_input_embeddings().weight.shape[0],
+        "ends": _end_tokens(generation.get("eos_token_id")),
+        "defaults": generation,
+        "texts": tokenizer.answer_texts(),
+    }
+    if options.batching == "paged":
+        measured = model.device.type != "cpu" and "batch_tokens" not in engine.options
+        kv_tokens = 0 if measured else options.batch_tokens
+        pages = Pages(model, Pool(limits.seats, options.prompt_tokens, kv_tokens))
+        limits = _limits_of_open(limits, pages)
+        return PagedTransformers(pages, limits=limits, **of_model)
     batch = PaddedBatch(model)
     if engine.classify is not None:
         labels = encode_labels(engine.classify, tokenizer)
         weights = LabelWeights(model, labels, held_tokens=options.batch_tokens)
         return Numbers(weights, limits)
-    generation = model.generation_config.to_dict()
-    return Transformers(
-        batch,
-        limits=limits,
-        vocabulary=model.get_input_embeddings().weight.shape[0],
-        ends=_end_tokens(generation.get("eos_token_id")),
-        defaults=generation,
-        texts=tokenizer.answer_texts(),
-    )
+    return Transformers(batch, limits=limits, **of_model)
 
 
 def _has_head(engine: EngineConfig) -> bool:
@@ -168,8 +187,57 @@ def _has_head(engine: EngineConfig) -> bool:
     return not engine.is_asked_for_texts and not is_labels
 
 
-def _check_kind(config: dict[str, Any]) -> None:
-    """Refuse models whose rows cannot stand side by side as we lay them.
+def _batching_mistakes(engine: EngineConfig) -> list[str]:
+    """What `batching` cannot be together with."""
+    options = parse(TransformersOptions, engine)
+    if options.batching == "padded":
+        return []
+    found = []
+    if not engine.is_asked_for_texts:
+        found.append(
+            '`engine.batching = "paged"` is for answers in words: numbers are made in one step;'
+            ' set `engine.batching = "padded"`'
+        )
+    held = whole_pages(options.batch_tokens)
+    if "batch_tokens" in engine.options and (engine.max_model_len or 0) > held:
+        found.append(
+            f"`engine.max_model_len` is {engine.max_model_len}, and `engine.batch_tokens` holds {held}: no row can be"
+            " longer than what all hold; raise `engine.batch_tokens`"
+        )
+    return found
+
+
+def _of_pages(
+    limits: Limits, engine: EngineConfig, options: TransformersOptions, config: dict[str, Any]
+) -> Limits:
+    """Limits of paged batching. What free memory holds is known once it is open, and 0 before."""
+    has_gpu = any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd"))
+    is_measured = "batch_tokens" not in engine.options and has_gpu and options.device != "cpu"
+    held = 0 if is_measured else whole_pages(options.batch_tokens)
+    inner = config.get("text_config") or config
+    kinds = set(inner.get("layer_types") or ("full_attention",))
+    return msgspec.structs.replace(
+        limits,
+        max_model_tokens=min(limits.max_model_tokens, held or limits.max_model_tokens),
+        kv_tokens=held,
+        sampling=_PAGED_SAMPLING,
+        shares_prefixes=kinds == {"full_attention"} and not inner.get("sliding_window"),
+        about=f"{limits.about}, paged",
+    )
+
+
+def _limits_of_open(limits: Limits, pages: Pages) -> Limits:
+    """What the open engine says of itself."""
+    return msgspec.structs.replace(
+        limits,
+        max_model_tokens=min(limits.max_model_tokens, pages.kv_tokens),
+        kv_tokens=pages.kv_tokens,
+        shares_prefixes=pages.shares_beginnings,
+    )
+
+
+def _check_kind(config: dict[str, Any], *, is_paged: bool) -> None:
+    """Refuse models whose rows cannot stand side by side as we lay them, or as the library does.
 
     Raises:
         ConfigError: It is one.
@@ -178,7 +246,14 @@ def _check_kind(config: dict[str, Any]) -> None:
         reason = f"`engine.model` is an encoder and a decoder ({config.get('model_type')}); give a decoder"
         raise errors.ConfigError(reason=reason)
     inner = config.get("text_config") or config
-    others = sorted(set(inner.get("layer_types") or ()) - _HAS_KEYS)
+    kinds = set(inner.get("layer_types") or ())
+    others = sorted(kinds - _HAS_KEYS)
+    if is_paged and not others and kinds - _HAS_PAGES:
+        reason = (
+            f"`engine.model` has layers of kind `{min(kinds - _HAS_PAGES)}`, which the library keeps in no pages;"
+            ' set `engine.batching = "padded"`'
+        )
+        raise errors.ConfigError(reason=reason)
     if others:
         reason = (
             f"`engine.model` has layers of kind `{others[0]}`, which keep no keys to pad;"

@@ -9,15 +9,18 @@ Memory: the rows in hand.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from rowmill.engines import outcome_of
-from rowmill.engines.prompt import row_seed
-from rowmill.engines.transformers_draw import Draw
-from rowmill.rows import Choice, Ids, Outcome, Sampling
+from rowmill.engines.prompt import room_for, row_seed
+from rowmill.engines.transformers_draw import Draw, draw_of
+from rowmill.rows import Choice, Ids, Outcome, Prompts, Sampling
+from rowmill.tokens.answers import AnswerTexts
 
 TextOf = Callable[[list[int]], str]
 _SEEDS = 2**63
@@ -73,6 +76,30 @@ class Sample(msgspec.Struct, gc=False):
             self.finish_reason = "length"
 
 
+def row_of(prompts: Prompts, i: int, *, limit: int, defaults: Mapping[str, Any]) -> Row:
+    """A row of those that came, not looked at yet.
+
+    Args:
+        limit: tokens of prompt and answer.
+        defaults: the model's, of what the row does not ask for.
+    """
+    sampling, asked = prompts.samplings[prompts.sampling_of[i]], prompts.max_tokens[i]
+    ids = prompts.ids[prompts.stops[i - 1] if i else 0 : prompts.stops[i]]
+    room = room_for(sampling, max_tokens=asked, prompt_tokens=len(ids), limit=limit)
+    draw = draw_of(sampling, defaults)
+    return Row(prompts.keys[i], ids, asked, room, sampling, draw, time.monotonic(), 1, [])
+
+
+def see_all(
+    sample: Sample, tokens: Sequence[int], ends: frozenset[int], texts: AnswerTexts
+) -> None:
+    """Add what of `tokens`, all that it said so far, is new; what is behind its end is left out."""
+    for token in tokens[len(sample.said) :]:
+        if sample.finish_reason:
+            return
+        sample.see(token, ends, lambda ids: texts.texts([ids])[0])
+
+
 def samples_of(row: Row) -> list[Sample]:
     """What is to be computed of a row: greedy samples are equal, so one."""
     count = row.sampling.n if row.draw.temperature else 1
@@ -102,6 +129,28 @@ def text_ids(sample: Sample, ends: frozenset[int]) -> list[int]:
     """Ids that are the answer's text."""
     is_ended = sample.finish_reason == "stop" and sample.said[-1] in ends
     return sample.said[:-1] if is_ended else sample.said
+
+
+def outcomes_of(
+    ended: Sequence[Sample], ends: frozenset[int], texts: AnswerTexts
+) -> list[Outcome]:
+    """The outcomes of rows whose last sample is one of those that ended now."""
+    whole = []
+    for sample in ended:
+        sample.row.done.append(sample)
+        if len(sample.row.done) == sample.row.num_samples:
+            whole.append(sorted(sample.row.done, key=attrgetter("index")))
+    flat = [sample for samples in whole for sample in samples]
+    decoded = texts.texts([text_ids(sample, ends) for sample in flat])
+    found = iter(
+        text if sample.text is None else sample.text
+        for sample, text in zip(flat, decoded, strict=True)
+    )
+
+    def text_of(ids: list[int]) -> str:
+        return texts.texts([ids])[0]
+
+    return [answered(samples, [next(found) for _ in samples], text_of) for samples in whole]
 
 
 def answered(samples: list[Sample], texts: list[str], token_text: TextOf) -> Outcome:

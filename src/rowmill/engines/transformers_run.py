@@ -9,25 +9,17 @@ Source: Orca (Yu et al., OSDI 2022), scheduling by iteration; here over padded r
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from operator import attrgetter
 from typing import Any
 
 from rowmill import errors
 from rowmill.engines import outcome_of
-from rowmill.engines.prompt import check_prompt, room_for
+from rowmill.engines.prompt import check_prompt
 from rowmill.engines.protocol import Feed
 from rowmill.engines.transformers_batch import PaddedBatch
-from rowmill.engines.transformers_draw import draw_of, logprobs_of, next_token
-from rowmill.engines.transformers_rows import (
-    Row,
-    Sample,
-    answered,
-    samples_of,
-    text_ids,
-)
+from rowmill.engines.transformers_draw import logprobs_of, next_token
+from rowmill.engines.transformers_rows import Sample, outcomes_of, row_of, samples_of
 from rowmill.rows import Limits, Outcome, Prompts
 from rowmill.tokens.answers import AnswerTexts
 
@@ -100,15 +92,12 @@ class Transformers:
     def _take(self, prompts: Prompts) -> list[Outcome]:
         """Let rows wait; the outcomes of those that cannot be computed."""
         refused, limit = [], self.limits.max_model_tokens
-        for i, ids in enumerate(prompts.row_ids()):
-            sampling, asked = prompts.samplings[prompts.sampling_of[i]], prompts.max_tokens[i]
-            room = room_for(sampling, max_tokens=asked, prompt_tokens=len(ids), limit=limit)
-            draw = draw_of(sampling, self._defaults)
-            row = Row(
-                prompts.keys[i], ids, asked, room, sampling, draw, time.monotonic(), 1, []
-            )
+        for i in range(len(prompts)):
+            row = row_of(prompts, i, limit=limit, defaults=self._defaults)
             try:
-                check_prompt(ids, asked=asked, limit=limit, vocabulary=self._vocabulary)
+                check_prompt(
+                    row.ids, asked=row.max_tokens, limit=limit, vocabulary=self._vocabulary
+                )
                 self._waiting += samples_of(row)
             except errors.RowError as error:
                 refused.append(outcome_of.failed(row, error))
@@ -168,24 +157,7 @@ class Transformers:
                 gone.append(place)
         ended = [samples[place] for place in gone]
         self._batch.leave(gone)
-        return self._outcomes(ended)
-
-    def _outcomes(self, ended: list[Sample]) -> list[Outcome]:
-        """The outcomes of rows whose last sample ended now."""
-        whole = []
-        for sample in ended:
-            sample.row.done.append(sample)
-            if len(sample.row.done) == sample.row.num_samples:
-                whole.append(sorted(sample.row.done, key=attrgetter("index")))
-        flat = [sample for samples in whole for sample in samples]
-        decoded = self._texts.texts([text_ids(sample, self._ends) for sample in flat])
-        texts = iter(
-            text if sample.text is None else sample.text
-            for sample, text in zip(flat, decoded, strict=True)
-        )
-        return [
-            answered(samples, [next(texts) for _ in samples], self._text) for samples in whole
-        ]
+        return outcomes_of(ended, self._ends, self._texts)
 
     def _text(self, ids: list[int]) -> str:
         return self._texts.texts([ids])[0]

@@ -154,7 +154,8 @@ def _choice_ids(outcome: Outcome) -> bool:
 
 
 _ASKED = {
-    "n": Sampling(temperature=1.0, n=2, seed=1),
+    # Without a seed: an engine may refuse one beside samples that are drawn, and say so.
+    "n": Sampling(temperature=1.0, n=2),
     "return_token_ids": Sampling(temperature=0, return_token_ids=True),
     "logprobs": Sampling(temperature=0, logprobs=2),
     "choices": Sampling(temperature=0, choices=("yes", "no")),
