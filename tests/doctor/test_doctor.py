@@ -17,7 +17,7 @@ from rowmill.cli import main
 from rowmill.config import EngineConfig
 from rowmill.doctor import examine
 from rowmill.doctor.appetite import look_at_tokenising
-from rowmill.doctor.engines import look_at_engines
+from rowmill.doctor.engines import look_at_engines, look_at_model
 from rowmill.doctor.gpus import cuda_of_torch
 from rowmill.doctor.left_behind import dead_sockets, look_behind
 from rowmill.doctor.machine import look_at_disk, write_speed
@@ -66,6 +66,36 @@ def test_a_model_folder_that_is_not_whole_is_found(
     found = list(look_at_engines(engine(name="transformers", model=str(tmp_path))))
 
     assert any(words in one.says for one in found if one.level == "bad"), found
+
+
+@pytest.mark.parametrize(
+    ("of_model", "asked", "flags", "is_slow"),
+    [
+        ({"torch_dtype": "bfloat16"}, {}, "avx avx2 fma", True),
+        ({"dtype": "float16"}, {}, "avx avx2 fma", True),
+        ({"dtype": "float32"}, {"dtype": "bfloat16"}, "avx avx2 fma", True),
+        ({"dtype": "bfloat16"}, {"dtype": "float32"}, "avx avx2 fma", False),
+        ({"dtype": "bfloat16"}, {}, "avx2 avx512f avx512_bf16", False),
+        ({"dtype": "bfloat16"}, {}, "Features: asimd bf16", False),
+    ],
+)
+def test_numbers_that_the_processor_has_not_are_found(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    of_model: dict[str, str],
+    asked: dict[str, str],
+    flags: str,
+    *,
+    is_slow: bool,
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(of_model))
+    (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
+    monkeypatch.setattr("rowmill.doctor.engines.CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr("rowmill.doctor.engines.find_gpus", list)
+
+    found = list(look_at_model(engine(name="vllm", model=str(tmp_path), **asked)))
+
+    assert is_slow == any(one.about == "type" and "float32" in one.remedy for one in found)
 
 
 def test_an_engine_that_is_not_installed_is_found_with_the_pip_line() -> None:

@@ -69,7 +69,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     folder: Path = random_folder(tmp_path_factory.mktemp("models") / "random")
     engine = EngineConfig.model_validate(
-        {"name": "vllm", "model": str(folder), "enforce_eager": True, "dtype": "bfloat16"}
+        {"name": "vllm", "model": str(folder), "enforce_eager": True, "dtype": "float32"}
     )
     arguments = engine_arguments(engine, checked(engine))
     return EngineArgs(**arguments).create_engine_config(UsageContext.LLM_CLASS)

@@ -58,7 +58,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> EngineConfig:
         {
             "name": "vllm",
             "model": str(folder),
-            "dtype": "bfloat16",
+            "dtype": "float32",
             "enforce_eager": True,
             "cpu_kv_gib": 1,
             "max_model_len": CONTEXT,

@@ -76,7 +76,7 @@ class Run:
         more: str,
         *,
         engine: str = "",
-        dtype: str = "bfloat16",
+        dtype: str = "float32",
     ) -> None:
         self.out = folder / "out"
         self._log = folder / "log"

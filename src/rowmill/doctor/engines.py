@@ -30,6 +30,7 @@ LIBRARIES = {
 }
 """What an engine of ours needs; of vLLM, either."""
 MEMORY_SHARE = 0.9
+CPU_INFO = Path("/proc/cpuinfo")
 
 
 def look_at_engines(engine: EngineConfig | None) -> Iterator[Finding]:
@@ -97,6 +98,7 @@ def look_at_model(engine: EngineConfig) -> Iterator[Finding]:
     yield from _files(path, is_dummy=engine.options.get("load_format") == "dummy")
     yield from _architecture(path, engine.name)
     yield from _size(engine)
+    yield from _type(engine, path / "config.json")
 
 
 def _files(path: Path, *, is_dummy: bool) -> Iterator[Finding]:
@@ -161,3 +163,24 @@ def _size(engine: EngineConfig) -> Iterator[Finding]:
         )
     else:
         yield ok("size", told)
+
+
+def _type(engine: EngineConfig, config: Path) -> Iterator[Finding]:
+    """Whether a processor has the numbers that are asked of it: 60 steps of 32 rows took 14.0 s in bfloat16 and 0.6 s in
+    float32, with vLLM 0.32, two small layers and two cores with AVX2."""
+    if engine.name != "vllm" or find_gpus() or not config.is_file():
+        return
+    try:
+        told = json.loads(config.read_text("utf-8"))
+        flags = CPU_INFO.read_text("utf-8", "replace")
+    except (OSError, ValueError):
+        return
+    own = str(engine.options.get("dtype") or "auto")
+    name = str(told.get("dtype") or told.get("torch_dtype")) if own == "auto" else own
+    if name in ("bfloat16", "half", "float16") and "avx2" in flags and "avx512" not in flags:
+        says = (
+            f"`{name}` on a processor with AVX2 and no AVX-512, which has no sums of that type"
+        )
+        yield slow(
+            "type", says, 'set `engine.dtype = "float32"`: other answers, many times as fast'
+        )
