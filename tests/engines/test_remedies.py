@@ -29,6 +29,7 @@ WORDS = {
         "memory",
         "out of memory",
     ),
+    "oneDNN": ("RuntimeError: could not create a primitive", "memory", "out of memory"),
     "llama.cpp": (
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9216.00 MiB on device 0: cudaMalloc"
         " failed: out of memory",

@@ -163,9 +163,10 @@ _TABLE: tuple[tuple[str, Remedy], ...] = (
     ),
     (
         # Advice on memory stands in logs of engines that are well: these are the words of an error.
+        # oneDNN has the same words for no memory and for what it cannot do; fewer rows at once do no harm then.
         r"OutOfMemoryError|(?:CUDA|HIP) out of memory\. Tried|(?:CUDA error|cudaMalloc failed): out of memory"
         r"|[Cc]annot allocate memory|can't allocate memory|std::bad_alloc|\bMemoryError\b|CUBLAS_STATUS_ALLOC_FAILED"
-        r"|ErrorOutOf(?:Device|Host)Memory",
+        r"|ErrorOutOf(?:Device|Host)Memory|RuntimeError: could not create a (?:primitive|memory)",
         Remedy(
             "memory",
             "out of memory",
