@@ -30,7 +30,7 @@ FLAGS = [
     "--max-model-len",
     "512",
     "--dtype",
-    "bfloat16",
+    "float32",
 ]
 ENVIRONMENT = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1"}
 QUESTIONS = ["Name a colour.", "Count to three.", "Say hello."]

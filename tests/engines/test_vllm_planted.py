@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/planted.py"
 def test_verdict_names_what_is_planted(tmp_path: Path, job: str) -> None:
     command = [sys.executable, str(SCRIPT), "--engine", "vllm", "--only", job]
     command += ["--seconds", "15", "--most-s", "800", "--rows", "20000"]
-    command += ["--disk-bytes-s", "3000", "--set", '{"cpu_kv_gib": 1}']
+    command += ["--disk-bytes-s", "3000", "--set", '{"cpu_kv_gib": 1, "dtype": "float32"}']
     command += ["--folder", str(tmp_path), "--json", str(tmp_path / "found.json")]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -16,7 +16,7 @@ from vllm import LLM, SamplingParams
 def main(model: str, max_tokens: int, ids: Path, answers: Path) -> None:
     prompts = json.loads(ids.read_bytes())
     llm = LLM(
-        model=model, dtype="bfloat16", enforce_eager=True, max_model_len=512, max_num_seqs=32
+        model=model, dtype="float32", enforce_eager=True, max_model_len=512, max_num_seqs=32
     )
     outputs = llm.generate(
         [{"prompt_token_ids": ids} for ids in prompts],

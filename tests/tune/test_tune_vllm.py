@@ -29,7 +29,7 @@ def test_rows_of_trials_are_part_of_the_run(tmp_path: Path) -> None:
     rows = [{"prompt": f"{i} words and {'more ' * (i % 19)}"} for i in range(ROWS)]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     engine = {"name": "vllm", "model": str(random_folder(tmp_path / "model")), "cpu_kv_gib": 1}
-    engine |= {"seats": 16, "max_model_len": 256, "enforce_eager": True}
+    engine |= {"seats": 16, "max_model_len": 256, "enforce_eager": True, "dtype": "float32"}
     job = Job.model_validate(
         {
             "source": str(source),
