@@ -105,7 +105,7 @@ def cases(options: argparse.Namespace) -> dict[str, Case]:
             "token budget", 400, max_tokens=2, engine={"max_num_batched_tokens": 512}
         ),
         "tokeniser": Case(
-            "tokenising", 20, 6000, max_tokens=1, environment=one_thread, shape="tiny"
+            "tokenising", 3, 6000, max_tokens=1, environment=one_thread, shape="tiny"
         ),
         "disk": Case("writing", 30, max_tokens=8, environment=slow, shape="tiny"),
         "endpoint": Case("endpoint", 20, engine={"name": "http", "seats": 64}),
