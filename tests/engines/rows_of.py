@@ -22,20 +22,21 @@ def byte_prompts(
 
 
 def id_prompts(
-    rows: Sequence[Ids],
+    rows: Sequence[Ids | list[int]],
     *,
     first_key: int = 0,
-    max_tokens: int = 16,
+    max_tokens: int | list[int] = 16,
     sampling: Sequence[Sampling] = (),
 ) -> Prompts:
-    """Prompts of these token ids; `sampling` is one for all, or one a row."""
+    """Prompts of these token ids; `sampling` and `max_tokens` are one for all, or one a row."""
     samplings = list(sampling) or [Sampling(temperature=0)]
     each = range(len(rows)) if len(samplings) > 1 else [0] * len(rows)
+    parts = [np.asarray(row, np.uint32) for row in rows]
     return Prompts(
         keys=list(range(first_key, first_key + len(rows))),
-        ids=np.concatenate([np.empty(0, np.uint32), *rows]),
+        ids=np.concatenate([np.empty(0, np.uint32), *parts]),
         stops=np.cumsum([len(row) for row in rows], dtype=np.int64),
-        max_tokens=[max_tokens] * len(rows),
+        max_tokens=[max_tokens] * len(rows) if isinstance(max_tokens, int) else max_tokens,
         samplings=samplings,
         sampling_of=list(each),
         wires=[],

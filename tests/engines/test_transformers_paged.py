@@ -20,6 +20,7 @@ from rowmill.engines.transformers_pages import PAGE_TOKENS
 from rowmill.rows import Outcome, Prompts, Sampling
 from rowmill.testing import check_deaths, check_engine
 from tests.engines.feeds import ListFeed, answers_of
+from tests.engines.rows_of import id_prompts
 
 pytestmark = [
     pytest.mark.torch,
@@ -50,17 +51,7 @@ def opened(**settings: Any) -> PagedTransformers:
 def prompts(
     rows: list[list[int]], *samplings: Sampling, max_tokens: int | list[int] = 8
 ) -> Prompts:
-    each = list(samplings) or [FULL]
-    return Prompts(
-        keys=list(range(len(rows))),
-        ids=np.array([token for row in rows for token in row], np.uint32),
-        stops=np.cumsum([len(row) for row in rows], dtype=np.int64),
-        max_tokens=[max_tokens] * len(rows) if isinstance(max_tokens, int) else max_tokens,
-        samplings=each,
-        sampling_of=list(range(len(rows))) if len(each) > 1 else [0] * len(rows),
-        wires=[],
-        wire_fields=[],
-    )
+    return id_prompts(rows, sampling=samplings or [FULL], max_tokens=max_tokens)
 
 
 def drawn_rows(count: int, seed: int, longest: int = 60, shortest: int = 1) -> list[list[int]]:

@@ -17,6 +17,7 @@ from rowmill.rows import Outcome, Prompts, Sampling
 from rowmill.testing import check_deaths, check_engine
 from rowmill.tokens import open_tokenizer
 from tests.engines.feeds import answers_of
+from tests.engines.rows_of import id_prompts
 
 pytestmark = [
     pytest.mark.torch,
@@ -42,17 +43,7 @@ def engine(**settings: Any) -> EngineConfig:
 def prompts(
     rows: list[list[int]], *samplings: Sampling, max_tokens: int | list[int] = 8
 ) -> Prompts:
-    each = list(samplings) or [FULL]
-    return Prompts(
-        keys=list(range(len(rows))),
-        ids=np.array([token for row in rows for token in row], np.uint32),
-        stops=np.cumsum([len(row) for row in rows], dtype=np.int64),
-        max_tokens=[max_tokens] * len(rows) if isinstance(max_tokens, int) else max_tokens,
-        samplings=each,
-        sampling_of=list(range(len(rows))) if len(each) > 1 else [0] * len(rows),
-        wires=[],
-        wire_fields=[],
-    )
+    return id_prompts(rows, sampling=samplings or [FULL], max_tokens=max_tokens)
 
 
 def ask(asked: Prompts, **settings: Any) -> list[Outcome]:
