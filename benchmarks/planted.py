@@ -35,6 +35,8 @@ SHAPES = {  # hidden, inner, layers, heads, KV heads
     "1.5b": (1536, 8960, 28, 12, 2),
     "7b": (3584, 18944, 28, 28, 4),
 }
+SLOW_STEPS = 3000
+"""Of the slow tokenizer: some 20 ms a row of 200 words, on one thread."""
 WELL = ("GPU compute", "GPU bandwidth", "CPU compute", "engine CPU", "engine", "rowmill")
 """What may be said of a job in which nothing is wrong: something is always the slowest."""
 SLOW_DISK = r"""
@@ -78,14 +80,18 @@ class Case(NamedTuple):
     planted: str
     """The station that the verdict has to name; empty for a job that is well set."""
     words: int
-    """Of a prompt: its own ones."""
-    shared: int = 0
-    """And those that all prompts begin with."""
+    """Of a prompt."""
     max_tokens: int = 32
     engine: Mapping[str, Any] = MappingProxyType({})
     environment: Mapping[str, str] = MappingProxyType({})
     shape: str = "135m"
     """Of the model, where `--shape` names none: on a CPU a small one, so that what is planted is the slowest."""
+    slow_words: bool = False
+    """Whether the model's tokenizer goes over each text many times before it cuts it: slower than any engine."""
+
+    def model(self, shape: str | None) -> str:
+        """Its folder's name."""
+        return (shape or self.shape) + ("-slow" if self.slow_words else "")
 
 
 def cases(options: argparse.Namespace) -> dict[str, Case]:
@@ -105,7 +111,12 @@ def cases(options: argparse.Namespace) -> dict[str, Case]:
             "token budget", 400, max_tokens=2, engine={"max_num_batched_tokens": 512}
         ),
         "tokeniser": Case(
-            "tokenising", 3, 6000, max_tokens=1, environment=one_thread, shape="tiny"
+            "tokenising",
+            200,
+            max_tokens=1,
+            environment=one_thread,
+            shape="tiny",
+            slow_words=True,
         ),
         "disk": Case("writing", 30, max_tokens=8, environment=slow, shape="tiny"),
         "endpoint": Case("endpoint", 20, engine={"name": "http", "seats": 64}),
@@ -123,9 +134,17 @@ def vocabulary(number: int = 4000) -> list[str]:
     return sorted({"".join(draw.choices(parts, k=draw.randint(1, 3))) for _ in range(number)})
 
 
-def make_tokenizer(into: Path) -> int:
+def make_tokenizer(into: Path, *, slow: bool) -> int:
     """A byte-level BPE of those words. Returns: its tokens."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import (
+        Regex,
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        trainers,
+    )
 
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -138,6 +157,10 @@ def make_tokenizer(into: Path) -> int:
     )
     words = vocabulary()
     made.train_from_iterator([" ".join(words), "".join(f" {word}" for word in words)], trainer)
+    if slow:
+        # Such chains are in real files; this one changes no text.
+        each = normalizers.Replace(Regex("[A-Z]+(?=[0-9])"), "")
+        made.normalizer = normalizers.Sequence([each] * SLOW_STEPS)
     into.mkdir(parents=True, exist_ok=True)
     made.save(str(into / "tokenizer.json"))
     (into / "tokenizer_config.json").write_text(
@@ -152,9 +175,9 @@ def make_tokenizer(into: Path) -> int:
     return int(made.get_vocab_size())
 
 
-def make_model(into: Path, shape: str) -> None:
+def make_model(into: Path, shape: str, *, slow_words: bool) -> None:
     """A folder with a shape and a tokenizer, without weights."""
-    tokens = make_tokenizer(into)
+    tokens = make_tokenizer(into, slow=slow_words)
     hidden, inner, layers, heads, kv_heads = SHAPES[shape]
     config = {
         "architectures": ["LlamaForCausalLM"],
@@ -179,18 +202,17 @@ def make_model(into: Path, shape: str) -> None:
 
 def rows_of(case: Case, most: int) -> int:
     """So many that none of the jobs comes to its end, and no file takes long to make."""
-    return min(most, 1000 if case.shared else 4_000_000 // case.words)
+    return min(most, 4_000_000 // case.words)
 
 
 def make_rows(path: Path, case: Case, rows: int) -> None:
     """Prompts; the same seed gives the same file."""
     draw = random.Random(11)
     words = vocabulary()
-    shared = " ".join(draw.choices(words, k=case.shared))
     with path.open("w", encoding="utf-8") as lines:
         for number in range(rows):
             own = " ".join(draw.choices(words, k=case.words))
-            lines.write(json.dumps({"prompt": f"{shared} {number} {own}"}) + "\n")
+            lines.write(json.dumps({"prompt": f"{number} {own}"}) + "\n")
 
 
 def make_slow_disk(into: Path) -> Path | None:
@@ -211,14 +233,14 @@ def make_slow_disk(into: Path) -> Path | None:
 def job_of(name: str, case: Case, options: argparse.Namespace) -> dict[str, Any]:
     """The job file as a tree."""
     folder = Path(options.folder)
-    model = str(folder / (options.shape or case.shape))
+    model = str(folder / case.model(options.shape))
     if case.engine.get("name") == "http":
         engine: dict[str, Any] = {"url": options.url, "model": "tiny", **case.engine}
     elif options.engine == "echo":
         engine = {"name": "echo", "tokenizer": model, "answer": "numbers", **case.engine}
     else:
         engine = {"name": "vllm", "model": model, "load_format": "dummy", "replicas": 1}
-        engine |= {"max_model_len": 8192 if case.shared else 2048} | case.engine
+        engine |= {"max_model_len": 2048} | case.engine
         engine |= dict(json.loads(options.set))
     return {
         "source": str(folder / f"{name}.jsonl"),
@@ -324,8 +346,9 @@ def compare(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     known = cases(options)
     chosen = {name: known[name] for name in options.only.split(",") if name in known}
     chosen = chosen or known
-    for shape in {options.shape or case.shape for case in chosen.values()}:
-        make_model(folder / shape, shape)
+    for case in chosen.values():
+        shape = options.shape or case.shape
+        make_model(folder / case.model(options.shape), shape, slow_words=case.slow_words)
     slow_disk = make_slow_disk(folder)
     if slow_disk is None and chosen.pop("disk", None):
         print("NOT RUN: disk: there is no C compiler to make a slow one with")
