@@ -54,20 +54,22 @@ def tuning(shape: str, part: str, most_s: float) -> Part:
     return Part(f"{words} {asked} --out {name}", most_s)
 
 
+THREE = "--contender generate --contender five_line --contender rowmill"
+"""Without the two that are the slowest, where a round takes minutes."""
 SETS = {
     "vllm": {
         "doctor": Part("-m rowmill doctor", 60),
-        "mixed-0.5b": bench("mixed-0.5b", 240),
-        "mixed-7b-fp8": bench("mixed-7b-fp8", 320),
-        "system-7b": bench("system-7b", 320),
+        "mixed-7b-fp8": bench("mixed-7b-fp8", 340, f"{THREE} --profile"),
         "planted": Part(
             "planted.py --engine vllm --together --shape 1.5b --seconds 12 --json {json}", 220
         ),
+        "mixed-0.5b": bench("mixed-0.5b", 400),
+        "system-7b": bench("system-7b", 300, THREE),
         "cases": Part(
-            "-m pytest -q -p no:cacheprovider -m vllm tests/engines/test_vllm_cases.py", 200
+            "-m pytest -q -p no:cacheprovider -m vllm tests/engines/test_vllm_cases.py", 240
         ),
-        "defaults-7b": bench("mixed-7b", 240, "--defaults only"),
-        "mixed-7b": bench("mixed-7b", 240),
+        "defaults": bench("short-0.5b", 240, "--defaults only --slow run_batch"),
+        "mixed-7b": bench("mixed-7b", 300, THREE),
     },
     "tune": {
         "embed": Part(
