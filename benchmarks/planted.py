@@ -37,6 +37,8 @@ SHAPES = {  # hidden, inner, layers, heads, KV heads
 }
 SLOW_STEPS = 3000
 """Of the slow tokenizer: some 20 ms a row of 200 words, on one thread."""
+TOGETHER = {"kv_cache_memory_bytes": 8_000_000_000, "gpu_memory_utilization": 0.1}
+"""Of engines that start at the same time: what each finds free says nothing."""
 WELL = ("GPU compute", "GPU bandwidth", "CPU compute", "engine CPU", "engine", "rowmill")
 """What may be said of a job in which nothing is wrong: something is always the slowest."""
 SLOW_DISK = r"""
@@ -241,6 +243,7 @@ def job_of(name: str, case: Case, options: argparse.Namespace) -> dict[str, Any]
     else:
         engine = {"name": "vllm", "model": model, "load_format": "dummy", "replicas": 1}
         engine |= {"max_model_len": 2048} | case.engine
+        engine |= TOGETHER if options.together else {}
         engine |= dict(json.loads(options.set))
     return {
         "source": str(folder / f"{name}.jsonl"),
@@ -319,6 +322,7 @@ def start(
         *(["shape"] * bool(options.shape)),
     ):
         command += [f"--{option.replace('_', '-')}", str(getattr(options, option))]
+    command += ["--together"] * bool(options.together)
     errors = (folder / f"{name}.errors").open("w")
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment

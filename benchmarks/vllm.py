@@ -56,8 +56,8 @@ CASES = {
     "plans-1.5b": Case(
         "prefixes,control:1000:5,few_shot:2000,system:2000", "1.5b", (SMALL_POOL,)
     ),
-    "mixed-7b": Case("mixed", "7b"),
-    "mixed-7b-fp8": Case("mixed", "7b", (POOL, "quantization=fp8")),
+    "mixed-7b": Case("mixed:2000", "7b"),
+    "mixed-7b-fp8": Case("mixed:2000", "7b", (POOL, "quantization=fp8")),
     "system-0.5b": Case("system", "0.5b"),
     "system-1.5b": Case("system", "1.5b"),
     "system-7b": Case("system", "7b"),
