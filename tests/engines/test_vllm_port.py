@@ -5,6 +5,7 @@ With `PYTHONPATH=FOLDER` of an unpacked wheel and `VLLM_TARGET_DEVICE=cpu` no li
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.vllm_ask import Row
+from rowmill.engines.vllm_graphs import graphs_for_seats
 from rowmill.engines.vllm_options import checked, engine_arguments
 from rowmill.engines.vllm_port import Port, has_failed
 from rowmill.rows import Sampling
@@ -181,3 +183,29 @@ def test_scheduler_s_counts_are_taken_over(config: Any) -> None:
     # The scheduler counts 3 after the step; who ended with it was in it, too.
     assert 3 + len(ended) == port.counters.running
     assert len(ended) > 0
+
+
+def test_graphs_for_all_seats_are_what_vllm_makes_of_them(config: Any) -> None:
+    from vllm.config import CUDAGraphMode
+
+    # A configuration as on a GPU: one for a CPU records nothing.
+    gpu = copy.deepcopy(config)
+    gpu.model_config.enforce_eager = False
+    gpu.compilation_config.cudagraph_mode = CUDAGraphMode.FULL_AND_PIECEWISE
+    gpu.scheduler_config.max_num_seqs, gpu.scheduler_config.max_num_batched_tokens = 1024, 16384
+
+    def recorded(sizes: list[int] | None) -> list[int]:
+        gpu.compilation_config.cudagraph_capture_sizes = sizes
+        gpu.compilation_config.max_cudagraph_capture_size = None
+        gpu._set_cudagraph_sizes()
+        return list(gpu.compilation_config.cudagraph_capture_sizes)
+
+    own = recorded(None)
+    assert 512 == own[-1], "vLLM records more by itself now: is graphs_for_seats still of use?"
+
+    wider = graphs_for_seats({}, gpu)["cudagraph_capture_sizes"]
+
+    assert wider == recorded(wider)
+    assert 1024 == wider[-1]
+    assert own == wider[: len(own)]
+    assert {} == graphs_for_seats({}, config)

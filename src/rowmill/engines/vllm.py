@@ -25,6 +25,7 @@ from rowmill.engines.model_folder import (
     text_context,
 )
 from rowmill.engines.options import library
+from rowmill.engines.vllm_graphs import graphs_for_seats
 from rowmill.engines.vllm_ladder import ladder
 from rowmill.engines.vllm_loop import MOST_WORDS, root_cause
 from rowmill.engines.vllm_numbers import NumbersPort, VllmNumbers
@@ -206,6 +207,9 @@ def _opened(engine: EngineConfig, options: VllmOptions) -> Any:
     context = UsageContext.LLM_CLASS
     try:
         config = EngineArgs(**named).create_engine_config(context)
+        graphs = graphs_for_seats(named, config)
+        if graphs:
+            config = EngineArgs(**named, **graphs).create_engine_config(context)
     except _FAILURES as error:
         words = " ".join(str(error).split())[:MOST_WORDS]
         reason = f"vLLM does not take the settings of `[engine]`: {words}"
