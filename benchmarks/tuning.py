@@ -71,9 +71,10 @@ def job_of(args: argparse.Namespace, model: Path, source: Path, output: Path) ->
         engine["load_format"] = "dummy"
     for text in args.engine_set:
         name, _, value = text.partition("=")
-        engine[name] = (
-            json.loads(value) if value[:1].isdigit() or value[:1] in '"{[tf' else value
-        )
+        try:
+            engine[name] = json.loads(value)
+        except ValueError:
+            engine[name] = value
     return Job.model_validate(
         {
             "source": str(source),

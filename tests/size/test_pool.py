@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rowmill.size import Budget, Gpu, read_shape, step_times
-from rowmill.size.gpus import parse_query, rates_of
+from rowmill.size.gpus import parse_query, rates_of, visible
 from rowmill.size.pool import pool_tokens
 from rowmill.size.shape import ModelShape, shape_of, shape_of_gguf
 
@@ -118,14 +118,38 @@ def test_a_folder_without_a_shape_gives_none(tmp_path: Path) -> None:
 
 
 def test_the_drivers_lines_are_read() -> None:
-    text = "0, NVIDIA H200, 143771, 4\n1, NVIDIA L40S, 46068, 0\nNo devices were found\n"
+    text = "0, NVIDIA H200, 143771, 4, GPU-8f\n1, NVIDIA L40S, 46068, 0, GPU-3c\nNo devices were found\n"
     gpus = parse_query(text)
 
     assert [(gpu.index, gpu.name) for gpu in gpus] == [(0, "NVIDIA H200"), (1, "NVIDIA L40S")]
+    assert ["GPU-8f", "GPU-3c"] == [gpu.uuid for gpu in gpus]
     assert gpus[0].flops == 790e12
     assert gpus[1].flops == 270e12
     assert rates_of("NVIDIA L4", 22 << 30)[0] == 90e12
     assert rates_of("NVIDIA A100-SXM4-80GB", 80 << 30)[1] == 1.73e12
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        (None, [0, 1, 2]),
+        ("", []),
+        ("2,0", [2, 0]),
+        (" 1 , 2 ", [1, 2]),
+        ("GPU-8f2a", [0]),
+        ("GPU-3c,GPU-8f2a90", [2, 0]),
+        ("GPU-8f", []),  # the beginning of two
+        ("1,-1,2", [1]),
+        ("1,7,2", [1]),
+        ("MIG-8f2a90", []),
+        ("NoDevFiles", []),
+    ],
+)
+def test_gpus_are_left_as_cuda_leaves_them(said: str | None, left: list[int]) -> None:
+    uuids = ("GPU-8f2a90", "GPU-8f77d1", "GPU-3c00aa")
+    gpus = [Gpu(i, "NVIDIA H200", 139 << 30, uuid=uuid) for i, uuid in enumerate(uuids)]
+
+    assert left == [gpu.index for gpu in visible(gpus, said)]
 
 
 GEMMA_3 = {**QWEN, "model_type": "gemma3_text", "sliding_window": 1024, "num_hidden_layers": 62}

@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
 
 _QUERY = [
     "nvidia-smi",
-    "--query-gpu=index,name,memory.total,memory.used",
+    "--query-gpu=index,name,memory.total,memory.used,uuid",
     "--format=csv,noheader,nounits",
 ]
 _PATIENCE_S = 20.0
@@ -35,6 +36,8 @@ class Gpu(msgspec.Struct, frozen=True):
     """bf16 operations a second that large products reach."""
     bandwidth: float = 0.0
     """Bytes a second from its memory."""
+    uuid: str = ""
+    """The driver's name of it, as `GPU-8932f937-d72c-...`."""
 
 
 TABLE = {
@@ -73,12 +76,29 @@ def find_gpus() -> list[Gpu]:
     except (OSError, subprocess.SubprocessError):
         return []
     gpus = parse_query(found.stdout.decode(errors="replace"))
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return gpus
-    wanted = [word.strip() for word in visible.split(",") if word.strip()]
-    by_index = {str(gpu.index): gpu for gpu in gpus}
-    return [by_index[word] for word in wanted if word in by_index]
+    return visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def visible(gpus: Sequence[Gpu], said: str | None) -> list[Gpu]:
+    """Those that `CUDA_VISIBLE_DEVICES` leaves, in its order; None: all.
+
+    It names them by index or by the beginning of their UUID, and ends at the first word that names none, as CUDA reads it
+    (programming guide, "CUDA Environment Variables"). Parts of a GPU (`MIG-...`) are none of these: what they hold is
+    not known here.
+    """
+    if said is None:
+        return list(gpus)
+    found: list[Gpu] = []
+    for word in map(str.strip, said.split(",")):
+        named = [gpu for gpu in gpus if word == str(gpu.index) or _begins(gpu.uuid, word)]
+        if len(named) != 1:
+            break
+        found += named
+    return found
+
+
+def _begins(uuid: str, word: str) -> bool:
+    return word.startswith("GPU-") and uuid.startswith(word)
 
 
 @lru_cache(maxsize=4)
@@ -92,11 +112,19 @@ def parse_query(text: str) -> list[Gpu]:
     gpus = []
     for line in text.splitlines():
         parts = [part.strip() for part in line.split(",")]
-        if len(parts) == 4 and all(part.isdecimal() for part in (parts[0], *parts[2:])):
+        if len(parts) == 5 and all(part.isdecimal() for part in (parts[0], *parts[2:4])):
             memory = int(parts[2]) << 20
             flops, bandwidth = rates_of(parts[1], memory)
             gpus.append(
-                Gpu(int(parts[0]), parts[1], memory, int(parts[3]) << 20, flops, bandwidth)
+                Gpu(
+                    int(parts[0]),
+                    parts[1],
+                    memory,
+                    int(parts[3]) << 20,
+                    flops,
+                    bandwidth,
+                    parts[4],
+                )
             )
     return gpus
 
