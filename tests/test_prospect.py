@@ -167,6 +167,26 @@ def test_a_cache_that_is_given_is_what_is_forecast_with(tmp_path: Path) -> None:
     assert "as given" in found.fit.reasons["replicas"]
 
 
+def test_an_engine_that_calls_a_setting_otherwise_is_forecast_with_it(tmp_path: Path) -> None:
+    texts = [f"{i * 7919} is a number" for i in range(300)]
+    plan = {"gpu": "4xH200"}
+
+    def found(name: str, engine: dict[str, Any]) -> Any:
+        folder = tmp_path / name
+        folder.mkdir()
+        (one,) = checked(folder, texts, "7b", plan=plan, more=engine).forecasts
+        return one
+
+    vllm = {"tensor_parallel_size": 2, "max_num_batched_tokens": 4096, "seats": 256}
+    sglang = {"name": "sglang", "tp_size": 2, "chunked_prefill_size": 4096, "seats": 256}
+    theirs, ours = found("vllm", vllm), found("sglang", sglang)
+
+    assert 2 == ours.fit.parallel
+    assert theirs.fit.parallel == ours.fit.parallel
+    assert theirs.seconds == pytest.approx(ours.seconds, rel=0.01)
+    assert "as given" in ours.fit.reasons["step tokens"]
+
+
 def test_beginnings_that_fit_by_their_characters_alone_are_told_to_be_put_together(
     tmp_path: Path,
 ) -> None:

@@ -41,6 +41,12 @@ PINNED = (
     *("kv_cache_memory_bytes", "num_gpu_blocks_override"),
 )
 """Settings that are looked at with and without."""
+OTHER_NAMES = {
+    "tp_size": "tensor_parallel_size",
+    "chunked_prefill_size": "max_num_batched_tokens",
+    "mem_fraction_static": "gpu_memory_utilization",
+}
+"""What SGLang calls a setting that the forecast knows by vLLM's name."""
 WORTH_SAYING = 0.05
 OPEN_ANSWERS = 4
 """A row that may get so many times as long as is expected has an answer without a limit worth the name."""
@@ -217,7 +223,7 @@ def _setting(job: Job, shape: ModelShape, place: Place, fitted: Fit, limits: Lim
         shape=shape,
         gpu=place.gpu,
         fit=fitted,
-        budget=step_budget(job.engine.options, place.gpu, job.engine.seats),
+        budget=step_budget(_options(job.engine), place.gpu, job.engine.seats),
         gpus=place.number,
         cores=_cores(place),
         shares_prefixes=limits.shares_prefixes,
@@ -236,7 +242,7 @@ def shape_of_model(engine: EngineConfig) -> ModelShape | None:
 
 
 def _fit(job: Job, shape: ModelShape, place: Place, *, longest: int) -> Fit:
-    options = job.engine.options
+    options = _options(job.engine)
     budget = step_budget(options, place.gpu, job.engine.seats)
     # Processors are shared by the GPUs, as where engines are placed.
     cores = _cores(place) / place.number
@@ -245,11 +251,15 @@ def _fit(job: Job, shape: ModelShape, place: Place, *, longest: int) -> Fit:
     return _pinned(found, options, shape, place, budget) if found.parallel else found
 
 
+def _options(engine: EngineConfig) -> dict[str, Any]:
+    return {OTHER_NAMES.get(name, name): value for name, value in engine.options.items()}
+
+
 def _told_as_given(found: Fit, engine: EngineConfig) -> Fit:
     """A setting of the job is not told as what is usual."""
     given = {
         "seats": engine.seats,
-        "step tokens": engine.options.get("max_num_batched_tokens"),
+        "step tokens": _options(engine).get("max_num_batched_tokens"),
     }
     told = {name: f"{value:,}: as given" for name, value in given.items() if value}
     return msgspec.structs.replace(found, reasons=found.reasons | told)
