@@ -181,12 +181,20 @@ class TooLong(RowError):
         asked_tokens: int,
         limit_tokens: int,
         is_counted: bool = True,
+        uncut: str = "",
     ) -> None:
+        """A row too long.
+
+        Args:
+            is_counted: Whether `prompt_tokens` are all there are, else at least so many.
+            uncut: What of it is never cut, where that is why it was not.
+        """
         super().__init__(
             prompt_tokens=prompt_tokens,
             asked_tokens=asked_tokens,
             limit_tokens=limit_tokens,
             is_counted=is_counted,
+            uncut=uncut,
         )
 
     def sentence(self) -> str:
@@ -199,10 +207,10 @@ class TooLong(RowError):
                 f"{prompt} prompt tokens + {asked} `max_tokens` = {prompt + asked}, limit {limit};"
                 ' lower `max_tokens`, or set `validate.too_long = "clamp_max_tokens"`'
             )
-        return (
-            f"{at_least}{prompt} prompt tokens, limit {limit} with the answer; raise"
-            ' `engine.max_model_len`, or set `validate.too_long = "truncate_left"`'
-        )
+        too_many = f"{at_least}{prompt} prompt tokens, limit {limit} with the answer"
+        if self.fields["uncut"]:
+            return f"{too_many}, and {self.fields['uncut']} are not cut; raise `engine.max_model_len`, or shorten the row"
+        return f'{too_many}; raise `engine.max_model_len`, or set `validate.too_long = "truncate_left"`'
 
 
 class Refused(RowError):

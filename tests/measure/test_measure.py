@@ -185,6 +185,8 @@ def test_a_cut_prompt_goes_to_an_endpoint_as_ids_and_a_cut_conversation_does_not
 
     assert prompts.wires == [json.dumps([0, 102, 103], separators=(",", ":")).encode(), b'"a"']
     assert list(errors) == [1]
+    assert "messages that an endpoint is sent are not cut" in str(errors[1])
+    assert "truncate_left" not in str(errors[1])
 
 
 def test_the_jobs_own_limit_comes_before_the_engines() -> None:

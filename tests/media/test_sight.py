@@ -105,6 +105,7 @@ def test_image_over_the_context_is_a_row_error_and_equal_texts_of_other_images_a
 
     assert [1] == list(bad)
     assert isinstance(bad[1], TooLong)
+    assert "images and audio are not cut" in str(bad[1])
     assert [0, 2, 3] == prompts.keys
     assert {0: [2]} == copies
     text = len("<image>hi")

@@ -59,8 +59,11 @@ class LengthRule(msgspec.Struct, frozen=True):
             asked = np.where(asked > 0, asked, self.limit - kept)
         return kept, asked, is_bad
 
-    def error(self, prompt_tokens: int, asked_tokens: int) -> TooLong:
-        """What a row that is too long becomes."""
+    def error(self, prompt_tokens: int, asked_tokens: int, *, uncut: str = "") -> TooLong:
+        """What a row that is too long becomes; `uncut`: what of it is never cut."""
         return TooLong(
-            prompt_tokens=prompt_tokens, asked_tokens=asked_tokens, limit_tokens=self.limit
+            prompt_tokens=prompt_tokens,
+            asked_tokens=asked_tokens,
+            limit_tokens=self.limit,
+            uncut=uncut,
         )

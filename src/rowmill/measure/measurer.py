@@ -89,7 +89,8 @@ class Measure:
         kept, max_tokens, is_bad = self._rule.apply(prompt, asked)
         for i in np.flatnonzero(is_bad).tolist():
             if i not in bad:
-                reject(i, self._rule.error(int(prompt[i]), int(asked[i])))
+                uncut = self._uncut(requests[i])
+                reject(i, self._rule.error(int(prompt[i]), int(asked[i]), uncut=uncut))
                 bad.add(i)
         self._refuse_empty(prompt, bad, reject)
         prompts = self._columns(requests, ids, stops)
@@ -183,6 +184,13 @@ class Measure:
         if too_long:
             prompts.ids, prompts.stops = pack(rows)
 
+    def _uncut(self, request: Request) -> str:
+        """What of a row is never cut; empty where it can be."""
+        if request.media:  # half of what an image takes is none
+            return "images and audio"
+        is_sent = self._is_wire and request.messages is not None
+        return "messages that an endpoint is sent" if is_sent else ""
+
     def _cut(
         self,
         prompts: Prompts,
@@ -199,18 +207,15 @@ class Measure:
                 continue
             length = int(kept[i])
             part = parts[i]
-            if requests[i].media:  # half of what an image takes is none
+            if uncut := self._uncut(requests[i]):
+                tokens = len(part) + tokens_of(requests[i])[1]
                 asked = requests[i].sampling.max_tokens or 0
-                reject(i, self._rule.error(len(part) + tokens_of(requests[i])[1], asked))
+                reject(i, self._rule.error(tokens, asked, uncut=uncut))
                 bad.add(i)
                 continue
             parts[i] = part[-length:] if self._rule.policy == "truncate_left" else part[:length]
-            if not self._is_wire:
-                continue
-            if requests[i].messages is not None:
-                reject(i, self._rule.error(len(part), requests[i].sampling.max_tokens or 0))
-                bad.add(i)
-            prompts.wires[i] = msgspec.json.encode(parts[i].tolist())
+            if self._is_wire:
+                prompts.wires[i] = msgspec.json.encode(parts[i].tolist())
         prompts.ids = np.concatenate(parts)
         prompts.stops = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
 
