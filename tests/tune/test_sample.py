@@ -8,7 +8,7 @@ from rowmill.config import PlanConfig
 from rowmill.forecast.learned import Learned, asked_of
 from rowmill.plan import plan
 from rowmill.rows import Prompts, Sampling
-from rowmill.tune.sample import Sample, joined
+from rowmill.tune.sample import LIKE_ROWS, Sample, joined
 
 
 def prompts_of(texts: list[list[int]], most: list[int], *, first_key: int = 0) -> Prompts:
@@ -78,6 +78,25 @@ def test_rows_that_begin_alike_stay_together() -> None:
 
     assert {len(part) for part in parts} == {4}
     assert all(part.keys[0] % 4 == 0 for part in parts)
+
+
+def test_rows_longest_first_stay_together_by_sixteen() -> None:
+    rows = mixed(2000, 5)
+    order = sorted(range(len(rows)), key=lambda i: -rows.max_tokens[i])
+    falling, mixed_up = Sample(), Sample()
+    for sample, window in ((falling, rows.take(order)), (mixed_up, rows)):
+        sample.add(plan(window, PlanConfig(order="file", duplicates="ask")))
+
+    pieces = list(falling.stream())
+
+    assert {LIKE_ROWS} == {len(piece) for piece in pieces}
+    assert all(max(p.max_tokens) <= 4 * min(p.max_tokens) for p in pieces)
+    assert {1} == {len(piece) for piece in mixed_up.stream()}
+    # A stretch of them is like the whole all the same.
+    whole = np.mean(rows.max_tokens)
+    for start in range(0, 2000 // LIKE_ROWS - 25, 25):
+        part = joined(pieces[start : start + 25])
+        assert abs(np.mean(part.max_tokens) - whole) < 0.15 * whole
 
 
 def test_what_all_rows_begin_with_keeps_none_together() -> None:

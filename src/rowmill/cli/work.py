@@ -112,6 +112,7 @@ def run(
 
     if (
         not job.engine.model
+        and job.engine.is_asked_for_texts
         and job.engine.name in ("", "llamacpp")
         and "url" not in job.engine.options
     ):

@@ -35,6 +35,7 @@ from rowmill.engines.transformers_pages import Pages, Pool, whole_pages
 from rowmill.engines.transformers_run import Transformers
 from rowmill.engines.weights import pickled_mistakes
 from rowmill.rows import Limits
+from rowmill.size.gpus import has_driver
 from rowmill.tokens import open_tokenizer
 from rowmill.tokens.labels import encode_labels
 
@@ -211,8 +212,8 @@ def _of_pages(
     limits: Limits, engine: EngineConfig, options: TransformersOptions, config: dict[str, Any]
 ) -> Limits:
     """Limits of paged batching. What free memory holds is known once it is open, and 0 before."""
-    has_gpu = any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd"))
-    is_measured = "batch_tokens" not in engine.options and has_gpu and options.device != "cpu"
+    may_have_gpu = options.device != "cpu" and has_driver()
+    is_measured = "batch_tokens" not in engine.options and may_have_gpu
     held = 0 if is_measured else whole_pages(options.batch_tokens)
     inner = config.get("text_config") or config
     kinds = set(inner.get("layer_types") or ("full_attention",))

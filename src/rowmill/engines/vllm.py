@@ -50,6 +50,7 @@ from rowmill.engines.vllm_sorts import (
 )
 from rowmill.engines.vllm_texts import Vllm
 from rowmill.rows import Limits
+from rowmill.size.gpus import has_driver
 from rowmill.tokens import open_tokenizer
 
 __all__ = [
@@ -112,14 +113,13 @@ def declare(engine: EngineConfig) -> Limits:
         ConfigError: The hub does not give the model.
     """
     options = checked(engine)
-    has_gpu = any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd"))
     replicas = len(place(engine).replicas)
     config = config_of(engine)
     media = media_of(config)
     limits = Limits(
         takes="ids",
         max_model_tokens=engine.max_model_len or text_context(config),
-        seats=(engine.seats or (_GPU_SEATS if has_gpu else _CPU_SEATS)) * replicas,
+        seats=(engine.seats or (_GPU_SEATS if has_driver() else _CPU_SEATS)) * replicas,
         replicas=replicas,
         kv_tokens=pool_of(engine),
         starts_slowly=True,

@@ -26,7 +26,6 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int
     """Engines on one group of so many GPUs."""
     weight_bytes: int
-    kv_token_bytes: int
     pool_tokens: int
     """Of each engine."""
     seats: int
@@ -63,7 +62,6 @@ def fit(
         parallel=parallel if does_fit else 0,
         replicas=replicas,
         weight_bytes=weights,
-        kv_token_bytes=a_token,
         pool_tokens=pool,
         seats=budget.seats,
         step_tokens=budget.step_tokens,

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 
 import msgspec
 
@@ -22,6 +23,8 @@ _QUERY = [
     "--format=csv,noheader,nounits",
 ]
 _PATIENCE_S = 20.0
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
+"""What a driver of NVIDIA's, or of AMD's, leaves to talk to."""
 GIB = 1 << 30
 
 
@@ -65,6 +68,11 @@ def gpu_named(name: str) -> Gpu | None:
 
 def _plain(name: str) -> str:
     return "".join(c for c in name.upper() if c.isalnum()).removeprefix("NVIDIA")
+
+
+def has_driver() -> bool:
+    """Whether a driver of GPUs is here: no process is asked, and no GPU need be free."""
+    return any(Path(device).exists() for device in DRIVERS)
 
 
 def find_gpus() -> list[Gpu]:

@@ -1,7 +1,8 @@
 """Planned windows -> rows in an order of which every stretch is like the whole job.
 
-Promises: rows that begin alike stay together, as the plan has them, in pieces of at most `MOST_ROWS`; pieces are
-stratified by how many rows they have, by how long answers may get and by the lengths of prompts; every row comes once.
+Promises: rows that begin alike, or that the plan has put longest first, stay together as they lie, in pieces of at most
+`MOST_ROWS` or `LIKE_ROWS`; pieces are stratified by how many rows they have, by how long answers may get and by the
+lengths of prompts; every row comes once.
 Knows nothing of: engines, time.
 Memory: the prompts given.
 Source: systematic sampling over strata; the golden ratio spreads any stretch of its multiples evenly (Weyl, 1916).
@@ -22,6 +23,9 @@ from rowmill.rows import Prompts
 MOST_ROWS = 64
 LEAST_SHARED = 4 * BLOCK
 """Tokens beyond what all rows begin with, from which on neighbours are of one piece."""
+LIKE_ROWS = 16
+"""Of rows that the plan has put longest first: such rows end together, and then new prompts come together as well. One by
+one among others each brings its prompt into a step of its own, which took vLLM on a CPU 1.24 times as long."""
 LEAST_PIECES = 64
 GOLDEN = 0.6180339887498949
 
@@ -92,6 +96,7 @@ class Sample:
         for number, (prompts, shared) in enumerate(
             zip(self._windows, self._shared, strict=True)
         ):
+            like = min(most, LIKE_ROWS) if self._falls(number) else 1
             if not len(prompts):
                 continue
             # What every row begins with is in the cache in any order: no reason to keep rows together.
@@ -99,10 +104,16 @@ class Sample:
             start = 0
             for i in range(1, len(prompts) + 1):
                 is_end = i == len(prompts) or i - start >= most
-                if is_end or shared[i] - root < LEAST_SHARED:
+                is_alike = not is_end and shared[i] - root >= LEAST_SHARED
+                if is_end or not (is_alike or i - start < like):
                     pieces.append(Piece(number, start, i))
                     start = i
         return pieces
+
+    def _falls(self, window: int) -> bool:
+        """Whether the plan has put the longest answers of a window first."""
+        most = self._asked[window].most
+        return bool(len(most) > 1 and most[0] > most[-1] and (np.diff(most) <= 0).all())
 
     def _key(self, piece: Piece) -> tuple[int, int, float]:
         asked, rows = self._asked[piece.window], slice(piece.start, piece.stop)
