@@ -21,9 +21,17 @@ OWN = [1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)]
 """What vLLM 0.25.1 records where it has 256 seats and more."""
 
 
-def config(seats: int, *, sizes: list[int] = OWN, step_tokens: int = 16384) -> Any:
+def config(
+    seats: int,
+    *,
+    sizes: list[int] = OWN,
+    step_tokens: int = 16384,
+    runner: str = "generate",
+    has_state: bool = False,
+) -> Any:
     """The parts of a `VllmConfig` that are looked at."""
     return SimpleNamespace(
+        model_config=SimpleNamespace(runner_type=runner, has_inner_state=has_state),
         compilation_config=SimpleNamespace(cudagraph_capture_sizes=sizes),
         scheduler_config=SimpleNamespace(
             max_num_seqs=seats, max_num_batched_tokens=step_tokens
@@ -70,6 +78,11 @@ def test_who_says_something_of_graphs_is_heard(said: dict[str, Any]) -> None:
 
 def test_where_none_are_recorded_none_are_added() -> None:
     assert {} == graphs_for_seats({}, config(1024, sizes=[]))
+
+
+def test_models_that_do_not_generate_or_keep_a_state_stay_as_they_are() -> None:
+    assert {} == graphs_for_seats({}, config(1024, runner="pooling"))
+    assert {} == graphs_for_seats({}, config(1024, has_state=True))
 
 
 @given(

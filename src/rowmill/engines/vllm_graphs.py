@@ -1,6 +1,7 @@
 """Seats -> the sizes of step that vLLM records as CUDA graphs, so that a step of all seats is one of them.
 
-Promises: what vLLM would record by itself stays; nothing is said where a user says anything of graphs.
+Promises: what vLLM would record by itself stays; nothing is said where a user says anything of graphs, nor of models that do
+not generate, or that keep a state a row, for which vLLM takes memory by the largest graph before it looks for any.
 Knows nothing of: how an engine is opened.
 Source: vLLM 0.25.1 and 0.32.0, `VllmConfig._set_cudagraph_sizes`: 512 tokens is the largest step recorded, whatever the seats
 (1,024 on a B200); more are started kernel by kernel. One H200, 7B shape, fp8, steps that decode alone: 12.7 ms for
@@ -29,8 +30,10 @@ _SAID = {
 
 def graphs_for_seats(named: Mapping[str, Any], config: Any) -> dict[str, Any]:
     """Engine arguments to add to `named`, which made `config`; none where its graphs are large enough, or none are used."""
-    sizes = config.compilation_config.cudagraph_capture_sizes
+    sizes, model = config.compilation_config.cudagraph_capture_sizes, config.model_config
     if not sizes or any(named.get(name) for name in _SAID):
+        return {}
+    if model.runner_type != "generate" or model.has_inner_state:
         return {}
     seats = config.scheduler_config.max_num_seqs
     # A step of nothing but answers has as many tokens as rows.
