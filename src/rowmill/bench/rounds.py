@@ -59,12 +59,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def turns(plan: Plan) -> Iterator[tuple[int, list[str]]]:
-    """(round from 1, contenders in the order of their turns)."""
+    """(round from 1, contenders in the order of their turns).
+
+    Slow ones come last: where the time ends early, what is measured in every round has its numbers.
+    """
+    usual = [name for name in plan.contenders if name not in plan.slow]
+    slow = [name for name in plan.contenders if name in plan.slow]
     for number in range(plan.rounds):
-        first = number % len(plan.contenders)
-        order = plan.contenders[first:] + plan.contenders[:first]
-        skipped = plan.slow if number >= plan.slow_rounds else ()
-        yield number + 1, [name for name in order if name not in skipped]
+        first = number % len(usual) if usual else 0
+        last = slow if number < plan.slow_rounds else []
+        yield number + 1, [*usual[first:], *usual[:first], *last]
 
 
 def measure_all(
