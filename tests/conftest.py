@@ -43,10 +43,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Files, each whole, in the order of the seed."""
+    """Files, each whole, in the order of the seed; those that are dear last."""
     seed = config.getoption("--budget-seed")
+
+    def place(item: pytest.Item) -> tuple[bool, bytes]:
+        is_dear = item.get_closest_marker("dear") is not None
+        return is_dear, sha256(f"{seed} {item.path.name}".encode()).digest()
+
     if seed:
-        items.sort(key=lambda item: sha256(f"{seed} {item.path.name}".encode()).digest())
+        items.sort(key=place)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -18,7 +18,12 @@ import pytest
 
 from rowmill.engines.orphans import end_group
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.dear,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("default"),
+]
 pytest.importorskip("torch")
 pytest.importorskip("vllm")
 

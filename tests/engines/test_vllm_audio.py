@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.dear,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("default"),
+]
 pytest.importorskip("torch")
 pytest.importorskip("vllm")
 pytest.importorskip("soundfile")

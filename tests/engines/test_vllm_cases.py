@@ -12,7 +12,12 @@ import pytest
 from tests.cases.command import INPUTS
 from tests.engines.test_vllm_run import FINISHED_WITH_FAILED_ROWS, Run
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.dear,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("default"),
+]
 torch = pytest.importorskip("torch")
 pytest.importorskip("vllm")
 

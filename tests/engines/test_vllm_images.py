@@ -19,7 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.dear,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("default"),
+]
 pytest.importorskip("torch")
 pytest.importorskip("vllm")
 pytest.importorskip("PIL")

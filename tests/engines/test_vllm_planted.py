@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.dear, pytest.mark.timeout(900)]
 pytest.importorskip("vllm")
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/planted.py"

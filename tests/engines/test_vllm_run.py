@@ -16,7 +16,12 @@ import pytest
 
 from rowmill.engines.orphans import members
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.dear,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("default"),
+]
 pytest.importorskip("torch")
 pytest.importorskip("vllm")
 

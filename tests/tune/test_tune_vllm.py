@@ -13,6 +13,7 @@ from rowmill.tune import Ask, Patience, tune
 
 pytestmark = [
     pytest.mark.vllm,
+    pytest.mark.dear,
     pytest.mark.timeout(1800),
     pytest.mark.filterwarnings("default"),
 ]
