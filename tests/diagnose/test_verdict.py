@@ -71,6 +71,7 @@ READS = {"measure": Stage(5.0, 50.0, 0.0), "feed": Stage(1.0, 50.0, 0.0)}
 TOKENISES = {"measure": Stage(50.0, 2.0, 0.0), "feed": Stage(1.0, 50.0, 0.0)}
 PLANS = {"measure": Stage(5.0, 2.0), "plan": Stage(50.0), "feed": Stage(1.0, 50.0, 0.0)}
 WRITES = {"measure": Stage(1.0, 1.0, 50.0), "feed": Stage(), "write": Stage(58.0, 2.0)}
+STUCK = {"write": Stage(59.0, 1.0)}
 
 
 @pytest.mark.parametrize(
@@ -82,6 +83,11 @@ WRITES = {"measure": Stage(1.0, 1.0, 50.0), "feed": Stage(), "write": Stage(58.0
         ("tokenising", {"active_s": 10, "stages": TOKENISES}),
         ("tail", {"tail_empty_s": 30.0, "tail_s": 40.0}),
         ("writing", {"written_row_s": 200.0 * SECONDS, "stages": WRITES}),
+        (
+            "writing",
+            {"empty_s": 24.0, "written_row_s": 80.0 * SECONDS, "stages": READS | STUCK},
+        ),  # a disk that holds back reading, too
+        ("reading", {"empty_s": 24.0, "stages": READS | STUCK}),  # what is answered is written
         ("KV full", {"engine": {"running": 100, "waiting": 9, "kv_use": 0.97, "steps": 3000}}),
         (
             "KV full",

@@ -27,6 +27,8 @@ MANY = 0.25
 """A quarter of the time lost is worth a word; less is lost in every run's beginning and end."""
 WRITES = 0.7
 """The one thread that takes outcomes is this busy: what comes waits for it."""
+NEVER_FREE = 0.95
+"""And then rows that wait for it are its doing, whatever else was slow."""
 IDLE = 0.5
 FULL_SEATS = 0.8
 """In the mean over steps: rows that end together leave seats empty until the next step."""
@@ -70,6 +72,9 @@ def judge(signs: Signs) -> Verdict:
 def _starved(s: Signs) -> Verdict | None:
     """Seats stood empty because no row was ready: the station before the engine that worked all the time."""
     if s.starved_share < MANY or s.starved_share < s.tail_share:
+        return None
+    # A disk that is slow to write to holds back who reads as well, whose tasks are noted on it.
+    if s.write_share >= NEVER_FREE and s.unwritten_share >= MANY:
         return None
     if s.read_share >= 0.5:
         return words.reading(s)
