@@ -242,7 +242,7 @@ def job_of(name: str, case: Case, options: argparse.Namespace) -> dict[str, Any]
         engine = {"name": "echo", "tokenizer": model, "answer": "numbers", **case.engine}
     else:
         engine = {"name": "vllm", "model": model, "load_format": "dummy", "replicas": 1}
-        engine |= {"max_model_len": 2048} | case.engine
+        engine |= {"max_model_len": 2048, **case.engine}
         engine |= TOGETHER if options.together else {}
         engine |= dict(json.loads(options.set))
     return {
@@ -350,7 +350,7 @@ def compare(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     known = cases(options)
     chosen = {name: known[name] for name in options.only.split(",") if name in known}
     chosen = chosen or known
-    for case in chosen.values():
+    for case in {case.model(options.shape): case for case in chosen.values()}.values():
         shape = options.shape or case.shape
         make_model(folder / case.model(options.shape), shape, slow_words=case.slow_words)
     slow_disk = make_slow_disk(folder)

@@ -65,10 +65,15 @@ def share_of(source: Path, out: Path) -> tuple[float, float]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     said = process.stdout.read()
+    return float(said.split()[-1]), cpu_at_end(process)
+
+
+def cpu_at_end(process: subprocess.Popen[Any]) -> float:
+    """Wait for a process. Returns: processor seconds of it and of all it started."""
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
-    return float(said.split()[-1]), used.ru_utime + used.ru_stime
+    return used.ru_utime + used.ru_stime
 
 
 def cpu_of(tree: Path, source: Path, out: Path) -> float:
@@ -81,10 +86,7 @@ def cpu_of(tree: Path, source: Path, out: Path) -> float:
         env=environment,
         stdout=subprocess.DEVNULL,
     )
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    return used.ru_utime + used.ru_stime
+    return cpu_at_end(process)
 
 
 def alone() -> tuple[float, float]:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from rowmill.size import Budget, Gpu, read_shape, step_times
-from rowmill.size.gpus import parse_query, rates_of, visible
+from rowmill.size.gpus import parse_query, rates_of
 from rowmill.size.pool import pool_tokens
 from rowmill.size.shape import ModelShape, shape_of, shape_of_gguf
+from rowmill.visible_gpus import visible
 
 QWEN: dict[str, object] = {
     "num_attention_heads": 28,
@@ -147,9 +148,8 @@ def test_the_drivers_lines_are_read() -> None:
 )
 def test_gpus_are_left_as_cuda_leaves_them(said: str | None, left: list[int]) -> None:
     uuids = ("GPU-8f2a90", "GPU-8f77d1", "GPU-3c00aa")
-    gpus = [Gpu(i, "NVIDIA H200", 139 << 30, uuid=uuid) for i, uuid in enumerate(uuids)]
 
-    assert left == [gpu.index for gpu in visible(gpus, said)]
+    assert left == visible(dict(enumerate(uuids)), said)
 
 
 GEMMA_3 = {**QWEN, "model_type": "gemma3_text", "sliding_window": 1024, "num_hidden_layers": 62}

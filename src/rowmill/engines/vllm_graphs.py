@@ -45,4 +45,4 @@ def graphs_for_seats(named: Mapping[str, Any], config: Any) -> dict[str, Any]:
 def sizes_up_to(most: int, sizes: Sequence[int]) -> list[int]:
     """Sizes above those there are, `most` the last of them."""
     largest = max(sizes)
-    return [*range(largest + STRIDE_ROWS, most, STRIDE_ROWS), *([most] * (most > largest))]
+    return [*range(largest + STRIDE_ROWS, most, STRIDE_ROWS), most] if most > largest else []

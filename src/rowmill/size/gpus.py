@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import msgspec
+
+from rowmill.visible_gpus import visible
 
 _QUERY = [
     "nvidia-smi",
@@ -83,30 +84,9 @@ def find_gpus() -> list[Gpu]:
         found = subprocess.run(_QUERY, capture_output=True, check=True, timeout=_PATIENCE_S)
     except (OSError, subprocess.SubprocessError):
         return []
-    gpus = parse_query(found.stdout.decode(errors="replace"))
-    return visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
-
-
-def visible(gpus: Sequence[Gpu], said: str | None) -> list[Gpu]:
-    """Those that `CUDA_VISIBLE_DEVICES` leaves, in its order; None: all.
-
-    It names them by index or by the beginning of their UUID, and ends at the first word that names none, as CUDA reads it
-    (programming guide, "CUDA Environment Variables"). Parts of a GPU (`MIG-...`) are none of these: what they hold is
-    not known here.
-    """
-    if said is None:
-        return list(gpus)
-    found: list[Gpu] = []
-    for word in map(str.strip, said.split(",")):
-        named = [gpu for gpu in gpus if word == str(gpu.index) or _begins(gpu.uuid, word)]
-        if len(named) != 1:
-            break
-        found += named
-    return found
-
-
-def _begins(uuid: str, word: str) -> bool:
-    return word.startswith("GPU-") and uuid.startswith(word)
+    gpus = {gpu.index: gpu for gpu in parse_query(found.stdout.decode(errors="replace"))}
+    uuids = {index: gpu.uuid for index, gpu in gpus.items()}
+    return [gpus[index] for index in visible(uuids, os.environ.get("CUDA_VISIBLE_DEVICES"))]
 
 
 @lru_cache(maxsize=4)

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from rowmill.telemetry.sample import GpuUse
+from rowmill.visible_gpus import visible
 
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg")
 """What a driver of NVIDIA's leaves to talk to: of Linux, and of Linux within Windows."""
@@ -141,13 +142,10 @@ def _mean_of(index: int, uses: list[GpuUse]) -> GpuUse:
 
 def _visible(nvml: Any) -> Iterator[tuple[int, Any]]:
     """(index, device) of those that `CUDA_VISIBLE_DEVICES` leaves."""
-    said = os.environ.get("CUDA_VISIBLE_DEVICES")
-    wanted = (
-        None if said is None else [word.strip() for word in said.split(",") if word.strip()]
-    )
+    devices, uuids = {}, {}
     for index in range(nvml.nvmlDeviceGetCount()):
-        device = nvml.nvmlDeviceGetHandleByIndex(index)
-        uuid = nvml.nvmlDeviceGetUUID(device)
-        uuid = uuid.decode() if isinstance(uuid, bytes) else uuid
-        if wanted is None or str(index) in wanted or any(uuid.startswith(w) for w in wanted):
-            yield index, device
+        devices[index] = nvml.nvmlDeviceGetHandleByIndex(index)
+        uuid = nvml.nvmlDeviceGetUUID(devices[index])
+        uuids[index] = uuid.decode() if isinstance(uuid, bytes) else uuid
+    for index in sorted(visible(uuids, os.environ.get("CUDA_VISIBLE_DEVICES"))):
+        yield index, devices[index]

@@ -96,16 +96,15 @@ class Sample:
         for number, (prompts, shared) in enumerate(
             zip(self._windows, self._shared, strict=True)
         ):
-            like = min(most, LIKE_ROWS) if self._falls(number) else 1
             if not len(prompts):
                 continue
+            like = LIKE_ROWS if self._falls(number) else 1
             # What every row begins with is in the cache in any order: no reason to keep rows together.
             root = int(shared[1:].min()) if len(prompts) > 2 else 0
             start = 0
             for i in range(1, len(prompts) + 1):
-                is_end = i == len(prompts) or i - start >= most
-                is_alike = not is_end and shared[i] - root >= LEAST_SHARED
-                if is_end or not (is_alike or i - start < like):
+                has_room = i < len(prompts) and i - start < most
+                if not (has_room and (i - start < like or shared[i] - root >= LEAST_SHARED)):
                     pieces.append(Piece(number, start, i))
                     start = i
         return pieces
@@ -113,7 +112,7 @@ class Sample:
     def _falls(self, window: int) -> bool:
         """Whether the plan has put the longest answers of a window first."""
         most = self._asked[window].most
-        return bool(len(most) > 1 and most[0] > most[-1] and (np.diff(most) <= 0).all())
+        return bool(most[0] > most[-1] and (np.diff(most) <= 0).all())
 
     def _key(self, piece: Piece) -> tuple[int, int, float]:
         asked, rows = self._asked[piece.window], slice(piece.start, piece.stop)
