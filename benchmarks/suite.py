@@ -36,8 +36,8 @@ class Part(NamedTuple):
 
 def bench(only: str, most_s: float, behind: str = "--slow run_batch") -> Part:
     """One table of vllm.py."""
-    words = f"vllm.py --tokenizer {{tokenizer}} --only {only} --max-seconds {most_s - 20:.0f} --out {{json}}"
-    return Part(f"{words} -- {behind}", most_s)
+    words = f"vllm.py --tokenizer {{tokenizer}} --models {{models}} --only {only}"
+    return Part(f"{words} --max-seconds {most_s - 20:.0f} --out {{json}} -- {behind}", most_s)
 
 
 def tuning(shape: str, part: str, most_s: float) -> Part:
@@ -62,15 +62,15 @@ SETS = {
         "doctor": Part("-m rowmill doctor", 60),
         "mixed-7b-fp8": bench("mixed-7b-fp8", 430, f"{THREE} --profile"),
         "planted": Part(
-            "planted.py --engine vllm --together --shape 1.5b --seconds 12 --json {json}", 220
+            "planted.py --engine vllm --together --shape 1.5b --seconds 9 --disk-bytes-s 100000 --most-s 280 --json {json}",
+            300,
         ),
-        "mixed-0.5b": bench("mixed-0.5b", 460, f"{THREE} --contender sorted --slow sorted"),
-        "system-7b": bench("system-7b", 400, THREE),
+        "mixed-0.5b": bench("mixed-0.5b", 430, f"{THREE} --contender sorted --slow sorted"),
+        "both-7b": bench("both-7b", 560, THREE),
         "cases": Part(
             "-m pytest -q -p no:cacheprovider -m vllm tests/engines/test_vllm_cases.py", 240
         ),
         "defaults": bench("short-0.5b", 240, "--defaults only --slow run_batch"),
-        "mixed-7b": bench("mixed-7b", 300, THREE),
     },
     "tune": {
         "embed": Part(
@@ -107,6 +107,7 @@ def run(name: str, part: Part, arguments: argparse.Namespace) -> dict[str, objec
         "out": out,
         "json": out / f"{name}.json",
         "tokenizer": arguments.tokenizer,
+        "models": arguments.models or out / "models",
         "vllm": arguments.vllm_path,
         "sglang": arguments.sglang_path,
     }
@@ -146,6 +147,11 @@ def main() -> None:
         "--tokenizer", type=Path, help="folder with tokenizer.json, of Qwen2.5 or Qwen3"
     )
     cli.add_argument("--out", type=Path, default=Path("out/suite"))
+    cli.add_argument(
+        "--models",
+        type=Path,
+        help="where model folders go, FOLDER/models; the same path lets vLLM find what it compiled for it before",
+    )
     cli.add_argument("--vllm-path", default="", help="a folder of packages")
     cli.add_argument("--sglang-path", default="", help="a folder of packages")
     cli.add_argument(
