@@ -28,7 +28,7 @@ from rowmill.engines.onnx import OnnxOptions
 from rowmill.engines.sglang_options import SglangOptions
 from rowmill.engines.transformers import TransformersOptions
 from rowmill.engines.vllm_options import VllmOptions
-from rowmill.part import Part
+from rowmill.part import Part, meaning_of
 from rowmill.testing import PROMISES
 
 FOLDER = Path(__file__).resolve().parent
@@ -58,7 +58,7 @@ def setting_rows(model: type[BaseModel]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         if table_of(field) is not None or _is_inner(field):
             continue
-        meaning = (field.description or "").replace("|", "\\|").replace("\n", " ")
+        meaning = meaning_of(model, name).replace("|", "\\|").replace("\n", " ")
         key = field.alias or name
         yield f"| `{key}` | {_value(field)} | {_default(field)} | {meaning} |"
 
@@ -121,7 +121,7 @@ def job() -> Iterator[str]:
         yield ""
         yield f"## `[{field.alias or name}]`"
         yield ""
-        yield field.description or ""
+        yield meaning_of(Job, name)
         yield ""
         yield from setting_rows(table)
 

@@ -35,7 +35,7 @@ TooLongPolicy = Literal["error", "truncate_left", "truncate_right", "clamp_max_t
 class EngineConfig(Part):
     """`[engine]`: what answers the rows. Settings that an engine alone knows go beside these by their own name."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str = ""
     """`llamacpp`, `http`, `vllm`, `transformers`, `echo`, or a plugin's name.
@@ -291,9 +291,7 @@ class OutputConfig(Part):
 class Job(Part):
     """One batch job: the same value from the command line, a TOML file or Python."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, populate_by_name=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     source: tuple[str, ...] = ()
     """Path, glob or folder, or a list of them, on this machine or in an object store (`s3://BUCKET/NAME`);

@@ -26,7 +26,7 @@ ENDS = ("die", "freeze", "oom")
 class Fault(BaseModel):
     """What happens to rows whose prompt contains a text."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     contains: str
     """Text in the prompt."""
@@ -42,7 +42,7 @@ class Fault(BaseModel):
 class Longer(BaseModel):
     """Rows whose prompt contains a text answer with more tokens."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     contains: str
     """Text in the prompt."""

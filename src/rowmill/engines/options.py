@@ -16,12 +16,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rowmill import errors
 from rowmill.config import EngineConfig
+from rowmill.part import meaning_of
 
 
 class Options(BaseModel):
     """An adapter's settings beyond the common ones; each adapter has a subclass."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 Chosen = TypeVar("Chosen", bound=Options)
@@ -105,7 +106,7 @@ def _sentence(model: type[Options], name: str, found: dict[str, Any]) -> str:
             f"unknown setting `engine.{place}`; {hint}engine `{name}` has of its own: {listed}"
         )
     if found["type"] == "missing":
-        what = (model.model_fields[place].description or "").partition(". ")[0].rstrip(".")
+        what = meaning_of(model, place).partition(". ")[0].rstrip(".")
         return f"`engine.{place}` is missing: {what[:1].lower()}{what[1:]}; set it"
     reason = str(found["msg"]).removeprefix("Value error, ")
     return f"`engine.{place}`: {reason[:1].lower()}{reason[1:]}" if place else reason

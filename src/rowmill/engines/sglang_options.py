@@ -66,7 +66,7 @@ KEPT_TOKENS = 6
 class SglangOptions(Options):
     """Settings of engine `sglang`. Every other argument of `sglang.Engine` may stand beside them by its own name."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     dtype: str = "auto"
     """Type of weights and activations: `auto` is the model's own, else `bfloat16`, `float16`, `float32`."""

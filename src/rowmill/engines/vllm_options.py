@@ -68,7 +68,7 @@ _OURS: Mapping[str, str] = {
 class VllmOptions(Options):
     """Settings of engine `vllm`. Every other argument of `vllm.EngineArgs` may stand beside them by its own name."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     dtype: str = "auto"
     """Type of weights and activations: `auto` is the model's own, else `bfloat16`, `float16`, `float32`."""
