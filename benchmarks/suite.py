@@ -1,13 +1,14 @@
-"""The tables that need GPUs, set by set: each set fits into half an hour of one machine, engine starts included.
+"""The tables that need GPUs, set by set; `--max-seconds` leaves out what does not fit into the time of a machine.
 
     python benchmarks/suite.py vllm --tokenizer DIR --out FOLDER
+    python benchmarks/suite.py sharing --tokenizer DIR --out FOLDER
     python benchmarks/suite.py tune --tokenizer DIR --out FOLDER
     python benchmarks/suite.py engines --tokenizer DIR --out FOLDER     # two GPUs
     python benchmarks/suite.py --list
 
 Parts run one after the other; what one prints is FOLDER/NAME.log, its numbers are FOLDER/NAME.json. One that takes longer than
-it may is ended with all it started, and the next one begins: `--only` runs those again that are named. FOLDER/suite.json
-says after each part what became of it. Words of a part in braces are folders that are given here: `{vllm}` and `{sglang}`
+it may is ended with all it started, and the next one begins: `--only` runs those again that are named. What engines said of tables is
+in FOLDER/NAME-logs. FOLDER/suite.json says after each part what became of it. Words of a part in braces are folders that are given here: `{vllm}` and `{sglang}`
 are folders of packages (`--vllm-path`, `--sglang-path`), for libraries that cannot be installed side by side.
 """
 
@@ -34,10 +35,13 @@ class Part(NamedTuple):
     most_s: float
 
 
-def bench(only: str, most_s: float, behind: str = "--slow run_batch") -> Part:
-    """One table of vllm.py."""
-    words = f"vllm.py --tokenizer {{tokenizer}} --models {{models}} --only {only}"
-    return Part(f"{words} --max-seconds {most_s - 20:.0f} --out {{json}} -- {behind}", most_s)
+def bench(only: str, most_s: float, behind: str = "--slow run_batch", rounds: int = 3) -> Part:
+    """One table of vllm.py; what engines said stays beside it."""
+    words = (
+        f"vllm.py --tokenizer {{tokenizer}} --models {{models}} --only {only} --rounds {rounds}"
+    )
+    ends = f"--max-seconds {most_s - 20:.0f} --out {{json}} -- --folder {{out}}/{{name}}-logs"
+    return Part(f"{words} {ends} {behind}", most_s)
 
 
 def tuning(shape: str, part: str, most_s: float) -> Part:
@@ -72,6 +76,16 @@ SETS = {
         ),
         "defaults": bench("short-0.5b", 240, "--defaults only --slow run_batch"),
     },
+    # How many engines share a GPU best, each table with its profile.
+    "sharing": {
+        f"mixed-0.5b-{number}": bench(
+            "mixed-0.5b",
+            160,
+            f"--contender rowmill --profile --engine-set replicas={number}",
+            rounds=2,
+        )
+        for number in (5, 3, 2, 8, 1)
+    },
     "tune": {
         "embed": Part(
             "vllm_embed.py --minutes 5 --out {out}/embed.md --log {out}/embed-all.log", 330
@@ -104,6 +118,7 @@ def run(name: str, part: Part, arguments: argparse.Namespace) -> dict[str, objec
     """Run a part to its end, or end it; what became of it."""
     out = arguments.out
     folders = {
+        "name": name,
         "out": out,
         "json": out / f"{name}.json",
         "tokenizer": arguments.tokenizer,
