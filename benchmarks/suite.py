@@ -6,10 +6,11 @@
     python benchmarks/suite.py engines --tokenizer DIR --out FOLDER     # two GPUs
     python benchmarks/suite.py --list
 
-Parts run one after the other; what one prints is FOLDER/NAME.log, its numbers are FOLDER/NAME.json. One that takes longer than
-it may is ended with all it started, and the next one begins: `--only` runs those again that are named. What engines said of tables is
-in FOLDER/NAME-logs. FOLDER/suite.json says after each part what became of it. Words of a part in braces are folders that are given here: `{vllm}` and `{sglang}`
-are folders of packages (`--vllm-path`, `--sglang-path`), for libraries that cannot be installed side by side.
+Parts run one after the other; what one prints is FOLDER/NAME.log, its numbers are FOLDER/NAME.json, and what engines said of
+tables is in FOLDER/NAME-logs. One that takes longer than it may is ended with all it started, and the next one begins: `--only`
+runs those again that are named. FOLDER/suite.json says after each part what became of it. Words of a part in braces are folders
+that are given here: `{vllm}` and `{sglang}` are folders of packages (`--vllm-path`, `--sglang-path`), for libraries that cannot
+be installed side by side.
 """
 
 from __future__ import annotations
