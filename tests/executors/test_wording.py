@@ -106,3 +106,31 @@ def test_rows_of_orders_of_their_own_are_resumed_in_those(tmp_path: Path) -> Non
         json.loads(x)["rowmill_text"] for file in last for x in file.read_text().splitlines()
     ]
     assert "B: words that many rows have, 2\nA: new\nAnswer." in texts
+
+
+def test_a_template_is_told_the_day_the_run_began_whenever_it_goes_on(tmp_path: Path) -> None:
+    template = tmp_path / "dated.jinja"
+    template.write_text("{{ messages[0].content }} on {{ strftime_now('%Y-%m-%d') }}")
+    tokenizer = Path(__file__).parents[1] / "golden/tiny_tokenizer"
+    engine = {"name": "echo", "tokenizer": str(tokenizer), "chat_template": str(template)}
+    job = job_of(tmp_path, prompt="{text}", kind="chat", engine=engine)
+    rowmill.run(job)
+    record = tmp_path / "out/run.json"
+    today = json.loads(record.read_text())["identity"]["template_date"]
+
+    # As if it had begun on another day.
+    record.write_text(record.read_text().replace(today, "2024-02-03"))
+    more = tmp_path / "more.jsonl"
+    more.write_text('{"text": "one more", "shop": ""}\n')
+    rowmill.run(
+        job.model_copy(update={"source": (*job.source, str(more))}),
+        append=True,
+    )
+
+    texts = [
+        json.loads(line)["rowmill_text"]
+        for part in sorted((tmp_path / "out/results").iterdir())
+        for line in part.read_text().splitlines()
+    ]
+    assert texts[0] == f"0 good on {today}"
+    assert texts[-1] == "one more on 2024-02-03"

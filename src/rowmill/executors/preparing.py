@@ -127,7 +127,6 @@ def fingerprint(opened: Opened) -> str:
         "run": opened.record.token,
         "files": opened.record.files,
         "identity": identity_of(words),
-        "day": words.measure.template_date,
         "versions": versions,
     }
     return xxhash.xxh3_128_hexdigest(msgspec.json.encode(made_from, order="deterministic"))

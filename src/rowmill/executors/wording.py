@@ -1,7 +1,7 @@
 """A job -> its stations' settings, compiled; the parts of its prompt in the order that is best for the cache, where asked.
 
 Promises: an order, or what each row's own goes by, is chosen once, at the start of a run, from its first rows; later starts
-take it from the run's identity.
+take it from the run's identity, and the day that a chat template is told as well.
 Knows nothing of: outputs.
 Memory: one window of rows.
 """
@@ -16,7 +16,7 @@ import msgspec
 
 from rowmill.config import Job
 from rowmill.executors.identity import identity
-from rowmill.measure import Measure, has_template, open_measure
+from rowmill.measure import DAY, Measure, has_template, open_measure
 from rowmill.pipeline import each
 from rowmill.plan import Lever
 from rowmill.plan.arrange import MIN_SAVED_SHARE
@@ -46,9 +46,17 @@ class Words(msgspec.Struct, frozen=True):
 
 
 def compiled(
-    job: Job, limits: Limits, tokenizer: Tokenizer | None, values: Sequence[Value] = ()
+    job: Job,
+    limits: Limits,
+    tokenizer: Tokenizer | None,
+    values: Sequence[Value] = (),
+    *,
+    day: str = "",
 ) -> Words:
     """The settings of a job.
+
+    Args:
+        day: (ISO) that a chat template is told; empty: today.
 
     Raises:
         ConfigError: with what is wrong.
@@ -57,7 +65,7 @@ def compiled(
     template = limits.takes == "wire" or has_template(job, tokenizer)
     orders = RowOrders(job.prompt, values) if values else None
     recipe = compile_recipe(job, limits=limits, chat_template=template, orders=orders)
-    measure = open_measure(job, tokenizer, limits)
+    measure = open_measure(job, tokenizer, limits, template_date=day)
     return Words(job, limits, tokenizer, recipe, measure, values)
 
 
@@ -84,7 +92,8 @@ def with_field_order(words: Words, source: Source) -> tuple[Words, dict[str, str
 
 
 def as_begun(words: Words, begun_as: Mapping[str, Any]) -> Words:
-    """The words of a run that is gone on with: the order of its prompt is the one it began with."""
+    """The words of a run that is gone on with: of the day it began, and its prompt in the order it began with."""
+    words = _of_day(words, begun_as.get(DAY, ""))
     prompt, own = begun_as.get("prompt", ""), begun_as.get(SETTING, "")
     if not words.job.plan.reorder_fields or (prompt == words.job.prompt and not own):
         return words
@@ -144,7 +153,15 @@ def _flat(chunks: Iterator[list[Any]]) -> Iterator[Any]:
 
 def _with_prompt(words: Words, prompt: str, values: Sequence[Value]) -> Words:
     job = words.job.model_copy(update={"prompt": prompt})
-    return compiled(job, words.limits, words.tokenizer, values)
+    return compiled(
+        job, words.limits, words.tokenizer, values, day=words.measure.template_date
+    )
+
+
+def _of_day(words: Words, day: str) -> Words:
+    if not day or words.measure.template_date in ("", day):
+        return words
+    return compiled(words.job, words.limits, words.tokenizer, words.values, day=day)
 
 
 def _worth(found: FieldOrder) -> str:

@@ -5,7 +5,7 @@ control_tokens.py keeps data from posing as control tokens, encode.py makes ids,
 context.
 """
 
-from rowmill.measure.measurer import Measure
+from rowmill.measure.measurer import DAY, Measure
 from rowmill.measure.opening import has_template, open_measure
 
-__all__ = ["Measure", "has_template", "open_measure"]
+__all__ = ["DAY", "Measure", "has_template", "open_measure"]

@@ -23,6 +23,8 @@ from rowmill.tokens.protocol import Stops, pack
 
 Reject = Callable[[int, RowError], None]
 NONE_KNOWN: Mapping[int, Ids] = {}
+DAY = "template_date"
+"""In a run's identity: the day that its first start told the chat template, for all later ones."""
 
 
 class Measure:
@@ -58,8 +60,9 @@ class Measure:
         return self.sight.notes() if self.sight is not None else []
 
     def identity(self) -> dict[str, str]:
-        """What of this station changes answers: digests of tokenizer and template."""
-        return dict(self._identity)
+        """What of this station changes answers: digests of tokenizer and template, and the day that one asks for."""
+        day = {DAY: self.template_date} if self.template_date else {}
+        return {**self._identity, **day}
 
     def prompts(
         self,
