@@ -153,9 +153,7 @@ def _flat(chunks: Iterator[list[Any]]) -> Iterator[Any]:
 
 def _with_prompt(words: Words, prompt: str, values: Sequence[Value]) -> Words:
     job = words.job.model_copy(update={"prompt": prompt})
-    return compiled(
-        job, words.limits, words.tokenizer, values, day=words.measure.template_date
-    )
+    return compiled(job, words.limits, words.tokenizer, values, day=words.measure.template_date)
 
 
 def _of_day(words: Words, day: str) -> Words:
