@@ -10,6 +10,7 @@ Memory: none.
     plan/lots.json                  where the lots of an input that was sorted begin
     plan/append-N.json              files that joined a finished run, and their slices
     plan/engine-steps.json          settings that engines came down to for want of memory
+    plan/vectors.json               how long the vectors of the run are
     plan/probe.json                 what trials of the engine's settings measured, and what they foretell
     plan/retry-N.json               which failed rows the N-th retry asks again
     spool/N.zst                     text of an input file that cannot be read in place
@@ -41,6 +42,7 @@ RUN = "run.json"
 SHARDS = "plan/shards.jsonl"
 TASKS = "plan/tasks.json"
 STEPS = "plan/engine-steps.json"
+VECTORS = "plan/vectors.json"
 RETRIES = "plan/retry-"
 PROBE = "plan/probe.json"
 APPENDS = "plan/append-"

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.cases.command import INPUTS, SOME_FAILED, check_whole, run
+from tests.cases.command import (
+    INPUTS,
+    OK,
+    REFUSED,
+    SOME_FAILED,
+    Finished,
+    check_whole,
+    job,
+    rowmill,
+    run,
+)
 from tests.cases.compare import by_id, read_records
-from tests.cases.endpoint import Serve
+from tests.cases.endpoint import Endpoint, Serve
 
 CASE = INPUTS / "40"
 EXPECTED = {r["id"]: r["vector"] for r in read_records(CASE / "expected_vectors.jsonl")}
@@ -56,3 +67,26 @@ def test_a_short_vector_in_front_is_not_what_others_are_held_to(
     records = check_whole(finished, tmp_path / "out", 2)
 
     assert ["error", "ok"] == [r["rowmill_status"] for r in records]
+
+
+def test_a_run_that_goes_on_with_vectors_of_another_length_is_refused_before_a_row_is_asked(
+    tmp_path: Path, serve: Serve
+) -> None:
+    one, more = tmp_path / "one.jsonl", tmp_path / "more.jsonl"
+    one.write_text('{"id": 1, "text": "one"}\n')
+    more.write_text('{"id": 2, "text": "two"}\n')
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps([{"action": {"type": "embed_dim"}}]))
+    sets = {"kind": "embed", "output.format": "parquet", "prompt": "{text}"}
+    shorter, out = serve(plan=plan), tmp_path / "out"
+    assert run(one, out, endpoint=serve(), sets=sets).code == OK
+
+    def appended(endpoint: Endpoint) -> Finished:
+        return rowmill("run", job(more, out, "--append", endpoint=endpoint, sets=sets))
+
+    refused = appended(shorter)
+    assert refused.code == REFUSED
+    told = "vectors of this run have 8 numbers each, those of the engine have 5 now"
+    assert told in refused.stderr
+    assert [body["input"] for body in shorter.bodies()] == ["a"]  # asked for the length alone
+    assert appended(serve()).told["total"] == 2

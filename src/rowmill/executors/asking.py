@@ -27,6 +27,7 @@ from rowmill.engines.fleet import Fleet
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import EngineDied, StorageError
 from rowmill.executors.sinking import check_vectors
+from rowmill.executors.vector_length import keep_length
 from rowmill.executors.steps import Steps
 from rowmill.feed import Feed
 from rowmill.flow import Clock
@@ -134,6 +135,8 @@ class Asking:
             path = str(error.filename or record or log)
             raise StorageError(path=path, reason=error.strerror or str(error)) from error
         check_vectors(self._job, limits)
+        if self._job.kind == "embed" and limits.dimensions:
+            keep_length(self._storage, limits.dimensions)
         self._feed.relimit(limits)
         self.limits = limits
         self.start_s = time.monotonic() - began
