@@ -10,7 +10,7 @@ Memory: a few thousand rows a part under way, a row group of a table, one task i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -102,7 +102,7 @@ def publish(
                 form,
                 prefix,
                 answers=answers,
-                dimensions=_dimensions(storage, commits) if form.own else 0,
+                dimensions=vector_length(storage, commits) if form.own else 0,
             )
         before = done.parts if done is not None and done.shape == shape.digest else []
         specs = [_with(spec, columns) for spec in _cut(cut, commits, shape, before)]
@@ -120,8 +120,8 @@ def publish(
     return done
 
 
-def _dimensions(storage: Storage, commits: Sequence[Commit]) -> int:
-    """Numbers in each vector of a run, by the first that is there."""
+def vector_length(storage: Storage, commits: Iterable[Commit]) -> int:
+    """Numbers in each vector of a run, by the first that is there; 0 where none is."""
     for commit in commits:
         for ref in commit.segments:
             for lines in read_lines_of(storage, ref):

@@ -27,8 +27,8 @@ from rowmill.engines.fleet import Fleet
 from rowmill.engines.warm import WarmFleet
 from rowmill.errors import EngineDied, StorageError
 from rowmill.executors.sinking import check_vectors
-from rowmill.executors.vector_length import keep_length
 from rowmill.executors.steps import Steps
+from rowmill.executors.vector_length import keep_length
 from rowmill.feed import Feed
 from rowmill.flow import Clock
 from rowmill.outcomes import Outcomes

@@ -11,6 +11,8 @@ import msgspec
 
 from rowmill import rundir
 from rowmill.errors import RunMismatch
+from rowmill.journal import read_commits
+from rowmill.publish import vector_length
 from rowmill.storage import Storage
 
 
@@ -24,8 +26,10 @@ def keep_length(storage: Storage, dimensions: int) -> None:
     Raises:
         RunMismatch: they are not.
     """
-    if storage.create(rundir.VECTORS, msgspec.json.encode(_Length(dimensions))):
-        return
+    if storage.size(rundir.VECTORS) is None:
+        # An endpoint that did not tell at first may have answered rows all the same.
+        known = vector_length(storage, read_commits(storage).values())
+        storage.create(rundir.VECTORS, msgspec.json.encode(_Length(known or dimensions)))
     begun = msgspec.json.decode(storage.read(rundir.VECTORS), type=_Length).dimensions
     if begun != dimensions:
         reason = (
