@@ -74,7 +74,7 @@ SETS = {
         "mixed-0.5b": bench("mixed-0.5b", 430, f"{THREE} --contender sorted --slow sorted"),
         "both-7b": bench("both-7b", 560, THREE),
         "cases": Part(
-            "-m pytest -q -p no:cacheprovider -m vllm tests/engines/test_vllm_cases.py", 240
+            "-m pytest -q -p no:cacheprovider -m vllm tests/engines/test_vllm_cases.py", 330
         ),
         "defaults": bench("short-0.5b", 240, "--defaults only --slow run_batch"),
     },
