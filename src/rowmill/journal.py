@@ -62,7 +62,9 @@ class Counts(msgspec.Struct):
         self.truncated += int(np.count_nonzero((marks & (TRUNCATED | FAILED)) == TRUNCATED))
         self.copied += int(np.count_nonzero(marks & COPIED))
         self.violations += int(np.count_nonzero(marks & VIOLATED))
-        prompt, cached, output = outcomes.tokens.sum(axis=1, dtype=np.int64).tolist()
+        # A copy's tokens are told in its row; they were asked for once.
+        asked = outcomes.tokens[:, (marks & COPIED) == 0]
+        prompt, cached, output = asked.sum(axis=1, dtype=np.int64).tolist()
         self.prompt_tokens += prompt
         self.cached_tokens += cached
         self.output_tokens += output

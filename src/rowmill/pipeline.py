@@ -328,8 +328,9 @@ class Stations:
         if not done:
             return chunk
         if self.job.validate_.duplicate_ids == "error":
-            old = [row for row in chunk if row.key in done and not isinstance(row, BadLine)]
-            self._seen.add([self.recipe.id_of(row) for row in old], [row.key for row in old])
+            # In their order, those to be asked among them: one that is done may have failed for the id of one that is not.
+            rows = [row for row in chunk if not isinstance(row, BadLine)]
+            self._seen.add([self.recipe.id_of(row) for row in rows], [row.key for row in rows])
         return [row for row in chunk if row.key not in done]
 
     def _unrepeated(

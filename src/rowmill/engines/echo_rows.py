@@ -25,7 +25,7 @@ from rowmill.config import EngineConfig
 from rowmill.engines.echo_script import ENDS, EchoOptions, Fault, StartLog
 from rowmill.engines.protocol import Feed
 from rowmill.engines.vectors import answered_with, parts_of
-from rowmill.rows import Choice, Ids, Outcome, Pair, Prompts, Sampling
+from rowmill.rows import Choice, Ids, Outcome, Pair, Piece, Prompts, Sampling
 
 _POLL_S = 0.002
 _TRIES = 6
@@ -97,9 +97,10 @@ class EchoRows:
             fault = self._fault_of(ids) if self._faults else None
             if fault and fault.action == "hang":
                 continue
-            key, pairs = prompts.keys[i], prompts.pairs.get(prompts.keys[i], [])
+            key = prompts.keys[i]
             times = self._times_of(ids) if self._longer else 1
-            row = _Row(key, ids, prompts.max_tokens[i], seconds, times, pairs)
+            row = _Row(key, ids, prompts.max_tokens[i], seconds, times)
+            row.pairs, row.pieces = prompts.pairs.get(key, []), prompts.pieces.get(key, [])
             sampling = prompts.samplings[prompts.sampling_of[i]]
             outcomes.append(self._outcome(row, sampling, fault))
         return outcomes
@@ -138,14 +139,14 @@ class EchoRows:
         )
 
     def _vector(self, row: _Row, fault: Fault | None) -> Outcome:
-        vectors = [self._drawn(part) for part in parts_of(row.ids, (), row.pairs)]
+        vectors = [self._drawn(part) for part in parts_of(row.ids, row.pieces, row.pairs)]
         return Outcome(
             key=row.key,
             status="ok",
             prompt_tokens=len(row.ids),
             attempts=1 + (fault.times if fault else 0),
             seconds=row.seconds,
-            **answered_with(vectors, pairs=row.pairs),
+            **answered_with(vectors, row.pieces, row.pairs),
         )
 
     def _drawn(self, ids: Ids) -> bytes:
@@ -176,6 +177,7 @@ class _Row(msgspec.Struct):
     seconds: float
     times: int = 1
     pairs: list[Pair] = []
+    pieces: list[Piece] = []
 
     @property
     def tail(self) -> Ids:

@@ -77,6 +77,11 @@ class Caps:
             config.output_million_price or 0.0,
         )
 
+    def count(self, counts: Counts) -> None:
+        """Take in the tokens of this start so far: cost is of them."""
+        self._prompt_tokens = self._before.prompt_tokens + counts.prompt_tokens
+        self._output_tokens = self._before.output_tokens + counts.output_tokens
+
     def check(self, counts: Counts, *, rejected: int, entered: int) -> None:
         """Look at all of them.
 
@@ -85,8 +90,7 @@ class Caps:
             rejected: rows among them that fell out before the engine.
             entered: rows read so far.
         """
-        self._prompt_tokens = self._before.prompt_tokens + counts.prompt_tokens
-        self._output_tokens = self._before.output_tokens + counts.output_tokens
+        self.count(counts)
         self._check_share(counts, counts.failed - rejected, counts.done - rejected)
         # Against all rows read: those that were found good are still to be answered.
         self._check_share(counts, rejected, entered)

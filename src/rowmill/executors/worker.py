@@ -265,7 +265,7 @@ class Worker:
     def _pump(self, keeper: Keeper) -> None:
         """Hand windows to the engine as it has room."""
         while not self._must_end(keeper):
-            self._ask_again()
+            self._ask_again(keeper)
             window = self._buffer.take(TICK_S)
             if window is not None:
                 self._enter(window, keeper)
@@ -304,10 +304,14 @@ class Worker:
         self._buffer.bound(AHEAD_BYTES)
         return True
 
-    def _ask_again(self) -> None:
+    def _ask_again(self, keeper: Keeper) -> None:
         """Ask rows that were to copy one that failed in passing."""
+        most = self._feed.batch_rows
         while self.tasks.again and self._asking.is_on:
-            self._asking.ask(self.tasks.again.popleft())
+            rows = self.tasks.again.popleft()
+            for start in range(0, len(rows), most):
+                if not self._ask(rows.slice(start, min(start + most, len(rows))), keeper):
+                    return
 
     def _settle(self, keeper: Keeper) -> None:
         """Wait for what is in flight: to the end, or as long as a drain may take."""
@@ -323,11 +327,12 @@ class Worker:
             if give_up_at is not None and time.monotonic() > give_up_at:
                 return
             if not self._stop:
-                self._ask_again()
+                self._ask_again(keeper)
                 self._check_caps()
             self._feed.wait_idle(TICK_S)
         keeper.stop()
         self._raise_errors(keeper)
+        self._caps.count(self.tasks.counts)
         self._keep()
 
     def _tell_stop(self) -> None:

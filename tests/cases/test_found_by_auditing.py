@@ -1,0 +1,71 @@
+"""Promises of docs/rules.md that were read against the program, and were not kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.cases.command import OK, SOME_FAILED, rowmill, run
+from tests.cases.compare import by_id, read_records
+
+SLOW_FIRST = ["x SLOW first", "b", "x later", "c"]
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def answers(out: Path) -> list[dict[str, Any]]:
+    return [r for part in sorted((out / "results").iterdir()) for r in read_records(part)]
+
+
+def test_a_retry_of_the_first_row_of_a_repeated_id_answers_it(tmp_path: Path) -> None:
+    rows = [{"id": text[0], "text": text} for text in SLOW_FIRST]
+    source, out = lines(tmp_path / "rows.jsonl", rows), tmp_path / "out"
+    faults = '[{contains = "SLOW", action = "transient"}]'
+    sets = {"validate.first_rows": 1, "plan.window_rows": 2, "engine.faults": faults}
+    assert run(source, out, sets={**sets, "prompt": "{text}"}).code == SOME_FAILED
+
+    again = rowmill("retry", [str(out), "--kind", "transient", "--set", "engine.faults=[]"])
+
+    assert again.code == SOME_FAILED
+    found = [(r["text"], r["rowmill_status"]) for r in answers(out)]
+    assert found == [("x SLOW first", "ok"), ("b", "ok"), ("x later", "error"), ("c", "ok")]
+    assert "rows.jsonl:1" in answers(out)[2]["rowmill_error"]
+
+
+def test_caps_count_equal_rows_once_and_cost_is_that_of_the_end(tmp_path: Path) -> None:
+    source = lines(tmp_path / "rows.jsonl", [{"text": "one two three"} for _ in range(40)])
+    sets = {
+        "prompt": "{text}",
+        "sampling.temperature": 0,
+        "run.prompt_million_price": 1000,
+        "run.output_million_price": 1000,
+    }
+    whole = run(source, tmp_path / "whole", sets=sets)
+    asked = whole.told["prompt_tokens"] + whole.told["output_tokens"]
+
+    capped = run(source, tmp_path / "out", sets={**sets, "run.max_total_tokens": asked + 1})
+
+    assert (whole.code, capped.code) == (OK, OK)
+    one = answers(tmp_path / "whole")[0]
+    assert asked == one["rowmill_prompt_tokens"] + one["rowmill_output_tokens"]
+    assert whole.told["cost"] == round(asked / 1000, 6)
+
+
+def test_echo_gives_a_vector_for_each_chunk(tmp_path: Path) -> None:
+    text = " ".join(f"word{i}" for i in range(40))
+    source = lines(tmp_path / "rows.jsonl", [{"id": 1, "text": text}, {"id": 2, "text": "a"}])
+    sets = {"kind": "embed", "engine.max_model_len": 20, "validate.too_long": "chunk"}
+
+    assert run(source, tmp_path / "out", sets=sets).code == OK
+
+    found = by_id(answers(tmp_path / "out"))
+    chunks = found[1]["rowmill_chunks"]
+    assert found[1]["rowmill_embedding"] is None
+    assert len(chunks) > 1
+    assert {len(chunk["embedding"]) for chunk in chunks} == {len(found[2]["rowmill_embedding"])}
+    assert chunks[0]["start"] == 0
+    assert chunks[-1]["stop"] == len(text)
