@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.cases.command import OK, SOME_FAILED, rowmill, run
+from rowmill.executors.caps import STOPPED_EARLY
+from tests.cases.command import OK, SOME_FAILED, job, rowmill, run
 from tests.cases.compare import by_id, read_records
 
 SLOW_FIRST = ["x SLOW first", "b", "x later", "c"]
@@ -69,3 +70,21 @@ def test_echo_gives_a_vector_for_each_chunk(tmp_path: Path) -> None:
     assert {len(chunk["embedding"]) for chunk in chunks} == {len(found[2]["rowmill_embedding"])}
     assert chunks[0]["start"] == 0
     assert chunks[-1]["stop"] == len(text)
+
+
+def test_trials_keep_no_failed_row_and_stop_where_a_run_would(tmp_path: Path) -> None:
+    rows = [{"text": f"row {i} with some words"} for i in range(4000)]
+    source, out = lines(tmp_path / "rows.jsonl", rows), tmp_path / "out"
+    sets = {"prompt": "{text}", "engine.delay_s": 0.02}
+    refusing = {**sets, "engine.faults": '[{contains = "row", action = "error"}]'}
+
+    refused = rowmill("tune", job(source, out, sets=refusing))
+    capped = rowmill(
+        "tune", job(source, tmp_path / "capped", sets={**sets, "run.max_total_tokens": 2000})
+    )
+
+    assert (refused.code, capped.code) == (STOPPED_EARLY, STOPPED_EARLY)
+    assert "rows failed, more than `run.max_failed_share`" in refused.stdout + refused.stderr
+    assert "`run.max_total_tokens` = 2,000 reached" in capped.stdout + capped.stderr
+    after = run(source, out, sets=sets)
+    assert (after.code, after.told["ok"]) == (OK, 4000)

@@ -1,6 +1,6 @@
 """Outcomes of trials -> the tasks of the run they belong to, open as a run that was stopped leaves them.
 
-Promises: rows lie under their tasks' leases, in segments like any others; who runs the job passes over them.
+Promises: rows that were answered lie under their tasks' leases, in segments like any others; who runs the job passes over them.
 Until it is settled which settings the run has, they are held and not written.
 Knows nothing of: engines, settings.
 Memory: outcomes that are held; the open tasks' logs.
@@ -11,12 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from rowmill.executors.lots import lot_rows
 from rowmill.executors.opening import Opened
-from rowmill.journal import TaskLog, read_commits
+from rowmill.journal import Counts, TaskLog, read_commits
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
-from rowmill.outcomes import Outcomes, join
+from rowmill.outcomes import FAILED, Outcomes, join
 from rowmill.pipeline import TaskRows
 from rowmill.read import BadLine
 from rowmill.rows import AnyRow
@@ -42,6 +44,10 @@ class Keeping:
         commits = read_commits(storage)
         self._todo = [task for task in range(opened.cut.num_tasks) if task not in commits]
         self.done_before = sum(commit.num_rows for commit in commits.values())
+        self.before = Counts()
+        """Of what was committed before."""
+        for commit in commits.values():
+            self.before.merge(commit.counts)
         self.rows = 0
         """Kept so far."""
 
@@ -100,6 +106,8 @@ class Keeping:
         return lambda: lot_rows(self._storage, self._opened.places, task)
 
     def _write(self, outcomes: Outcomes) -> None:
+        # What failed may have failed for a setting, a key or a template: the run asks it, and stops where it should.
+        outcomes = outcomes.take(np.flatnonzero((outcomes.marks & FAILED) == 0).tolist())
         before = self._tasks.counts.done
         self._tasks.put(outcomes)
         self.rows += self._tasks.counts.done - before

@@ -22,6 +22,7 @@ from rowmill.engines.care import care_of
 from rowmill.errors import ConfigError, EngineDied
 from rowmill.eventlog import EventLog
 from rowmill.events import Listener, Note
+from rowmill.executors.caps import Caps
 from rowmill.executors.identity import is_identity
 from rowmill.executors.local import refuse_bad_rows
 from rowmill.executors.lots import with_lots
@@ -30,6 +31,7 @@ from rowmill.executors.slots import pod_name
 from rowmill.executors.stopping import Stop
 from rowmill.forecast.gathered import Gathered
 from rowmill.forecast.probe import Cost, Probe
+from rowmill.journal import Counts
 from rowmill.leases import Leases
 from rowmill.outcomes import Outcomes
 from rowmill.prospect import gpus_here, priced_at
@@ -97,6 +99,8 @@ class Stand:
         self._opened = with_lots(opened, storage, listen=listen)
         self._job, self._limits = self._opened.words.job, self._opened.words.limits
         self._keeping = Keeping(storage, self._opened, leases, name=pod_name())
+        self._spent = Counts()
+        self._caps = Caps(job.run, storage, stop, before=self._keeping.before)
         self._gathered, self._sample = Gathered(), Sample()
         self._row_s = 0.0
         """What it takes to read, tokenise and plan a row."""
@@ -105,7 +109,6 @@ class Stand:
         self._rows: Iterator[Prompts] = self._sample.stream()
         self._edges_s = 0.0
         """Of the best trial so far."""
-        self._gpus = 1
         self._tried_answers: dict[Answers, int] = {}
         """Rows answered by settings of each identity."""
         self._log = EventLog(storage, f"{pod_name()}-tune")
@@ -181,6 +184,9 @@ class Stand:
 
         def put(outcomes: Outcomes) -> None:
             self._learning.add(outcomes)
+            # Trials cost what they cost: they stop where a run of these rows would.
+            self._spent.add(outcomes)
+            self._caps.check(self._spent, rejected=0, entered=self._spent.done)
             self._tried_answers[answers] = self._tried_answers.get(answers, 0) + len(outcomes)
             self._keeping.put(answers, outcomes)
 
@@ -217,7 +223,7 @@ class Stand:
         is_kept: bool,
     ) -> list[Tried]:
         limits = trial.start()
-        self._limits, self._gpus = limits, trial.gpus
+        self._limits, self._caps.gpus = limits, trial.gpus
         if levels is None or max(levels) > limits.seats:
             levels = levels_of(self._job.engine, limits)
         level = _Level(trial, self._rows, self._tell)
@@ -280,6 +286,7 @@ class Stand:
             starts=found.starts,
             lengths=self._learning.lengths(),
             exit_code=self._stop.exit_code,
+            notes=[self._stop.reason] if self._stop else [],
         )
         if found.best is None or found.best.measured is None:
             if self._ask.also:
