@@ -325,13 +325,11 @@ class Stations:
     def _not_done(
         self, chunk: list[AnyRow | BadLine], done: set[int]
     ) -> list[AnyRow | BadLine]:
-        if not done:
-            return chunk
-        if self.job.validate_.duplicate_ids == "error":
-            # In their order, those to be asked among them: one that is done may have failed for the id of one that is not.
-            rows = [row for row in chunk if not isinstance(row, BadLine)]
-            self._seen.add([self.recipe.id_of(row) for row in rows], [row.key for row in rows])
-        return [row for row in chunk if row.key not in done]
+        if done and self.job.validate_.duplicate_ids == "error":
+            # In their order, those to be asked too: one that is done may have failed for the id of one that is not.
+            ids = {r.key: self.recipe.id_of(r) for r in chunk if not isinstance(r, BadLine)}
+            self._seen.add([*ids.values()], [*ids])
+        return [row for row in chunk if row.key not in done] if done else chunk
 
     def _unrepeated(
         self, requests: list[Request], reject: Callable[[int, RowError], None]

@@ -51,7 +51,7 @@ class Thoughts:
         elif not self._is_open:
             return None, text
         reasoning, end, answer = begun.partition(last)
-        return reasoning.strip(), answer.strip() if end else None
+        return reasoning.strip(), answer.lstrip() if end else None
 
     def _choice(self, choice: Choice) -> Choice:
         reasoning, text = self.parted(choice.text)

@@ -306,9 +306,8 @@ class Worker:
 
     def _ask_again(self, keeper: Keeper) -> None:
         """Ask rows that were to copy one that failed in passing."""
-        most = self._feed.batch_rows
         while self.tasks.again and self._asking.is_on:
-            rows = self.tasks.again.popleft()
+            rows, most = self.tasks.again.popleft(), self._feed.batch_rows
             for start in range(0, len(rows), most):
                 if not self._ask(rows.slice(start, min(start + most, len(rows))), keeper):
                     return
