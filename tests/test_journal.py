@@ -120,7 +120,7 @@ def test_changed_bytes_are_an_error_not_an_answer(tmp_path: Path) -> None:
         committed(storage)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_cut_at_any_byte_every_row_lands_once(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -25,8 +25,8 @@ class Part(BaseModel):
 def meaning_of(model: type[BaseModel], field: str) -> str:
     """The text behind a field in the source of its class or of one it inherits from; empty where there is none.
 
-    Looked for when it is asked for: a run needs none of them, and to read every class's source at import, as pydantic
-    does for `use_attribute_docstrings`, was a tenth of a small run's time.
+    Looked for when it is asked for: a run needs none of them, and pydantic, told `use_attribute_docstrings`, reads every
+    class's source at import: some 0.06 s of a run of two rows, which takes 0.95.
     """
     return next(
         (texts[field] for kind in model.__mro__ if field in (texts := _texts(kind))), ""

@@ -99,8 +99,8 @@ class EchoRows:
                 continue
             key = prompts.keys[i]
             times = self._times_of(ids) if self._longer else 1
-            row = _Row(key, ids, prompts.max_tokens[i], seconds, times)
-            row.pairs, row.pieces = prompts.pairs.get(key, []), prompts.pieces.get(key, [])
+            pairs, pieces = prompts.pairs.get(key, []), prompts.pieces.get(key, [])
+            row = _Row(key, ids, prompts.max_tokens[i], seconds, times, pairs, pieces)
             sampling = prompts.samplings[prompts.sampling_of[i]]
             outcomes.append(self._outcome(row, sampling, fault))
         return outcomes
