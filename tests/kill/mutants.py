@@ -100,8 +100,8 @@ MUTANTS = [
         (
             Change(
                 "pipeline.py",
-                "if not done:\n            return chunk",
-                "if True:\n            return chunk",
+                "[row for row in chunk if row.key not in done] if done else chunk",
+                "chunk",
             ),
         ),
     ),
@@ -114,6 +114,11 @@ def mutated(folder: Path, mutant: Mutant) -> Path:
     for change in mutant.changes:
         file = folder / "rowmill" / change.file
         text = file.read_text("utf-8")
-        assert text.count(change.old) == 1, f"{change.file} no longer holds {change.old!r}"
+        check_fits(change, text)
         file.write_text(text.replace(change.old, change.new), "utf-8")
     return folder
+
+
+def check_fits(change: Change, text: str) -> None:
+    """Fail where the source no longer holds the place, or holds it twice."""
+    assert text.count(change.old) == 1, f"{change.file} no longer holds {change.old!r} once"
