@@ -34,7 +34,7 @@ from rowmill.kinds_config import EmbedConfig
 from rowmill.rows import Ids, Limits, Outcome
 
 _SEATS = 2048
-_STEP_TOKENS = 2048
+_STEP_TOKENS = 512
 _POOLED = ("sentence_embedding", "text_embeds", "embeddings", "dense_vecs")
 """Names that exports give to vectors of whole texts."""
 
