@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rowmill import rundir
 from rowmill.errors import StorageError
-from rowmill.journal import TaskLog, read_commits, segments_of
+from rowmill.journal import Again, Paid, TaskLog, read_commits, segments_of
 from rowmill.outcomes import pack
 from rowmill.rows import Outcome
 from rowmill.storage import LocalStorage, Storage, open_storage
@@ -179,3 +179,44 @@ def test_a_commit_is_named_by_its_task(storage: Storage) -> None:
 
     assert [rundir.commit(7)] == storage.list(rundir.COMMITS)
     assert 0 == read_commits(storage)[7].num_rows
+
+
+def failed(key: int, kind: str, *, tokens: int = 0) -> Outcome:
+    return Outcome(key, "error", error_kind=kind, error="no", prompt_tokens=tokens, attempts=1)
+
+
+def test_what_failed_in_a_stopped_retry_is_asked_by_one_of_another_selection(
+    storage: Storage,
+) -> None:
+    first = TaskLog(storage, 0, 1)
+    first.put(pack([outcome(1), failed(2, "refused"), failed(3, "refused"), failed(4, "late")]))
+    first.commit("w")
+    before = read_commits(storage)[0]
+    stopped = TaskLog(storage, 0, 2, Again(before, 1, ("refused",)))
+    stopped.put(pack([outcome(2, "mended"), failed(3, "refused")]))
+    stopped.close()
+    left = tuple(segments_of(storage, 0)[1:])
+
+    same = TaskLog(storage, 0, 3, Again(before, 1, ("refused",)))
+    other = TaskLog(storage, 0, 4, Again(before, 2, (), left))
+
+    assert {1, 2, 3, 4} == same.done
+    assert {1, 2} == other.done
+    other.put(pack([outcome(3), outcome(4)]))
+    other.commit("w")
+    assert ["a", "mended", "a", "a"] == [o.text for o in committed(storage)]
+
+
+def test_tokens_of_outcomes_that_were_replaced_stay_paid_for(storage: Storage) -> None:
+    first = TaskLog(storage, 0, 1)
+    first.put(pack([Outcome(1, "ok", prompt_tokens=5, output_tokens=2), failed(2, "x", tokens=7)]))
+    first.commit("w")
+
+    for number, tokens in enumerate((11, 13), 1):
+        log = TaskLog(storage, 0, 1 + number, Again(read_commits(storage)[0], number, ()))
+        log.put(pack([failed(2, "x", tokens=tokens)]))
+        log.commit("w")
+
+    commit = read_commits(storage)[0]
+    assert 5 + 13 == commit.counts.prompt_tokens
+    assert Paid(5 + 7 + 11 + 13, 2) == commit.paid()

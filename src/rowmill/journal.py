@@ -100,6 +100,19 @@ def error_shape(sentence: str) -> str:
     return shape[:300]
 
 
+class Paid(msgspec.Struct):
+    """Tokens that were paid for: those of outcomes that later ones took the place of, too."""
+
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+
+    def add(self, other: Paid | Counts | None, times: int = 1) -> None:
+        """Add those of others; `times` -1: take them off."""
+        if other is not None:
+            self.prompt_tokens += times * other.prompt_tokens
+            self.output_tokens += times * other.output_tokens
+
+
 class Commit(msgspec.Struct, frozen=True):
     """What makes a task's segments count."""
 
@@ -116,6 +129,12 @@ class Commit(msgspec.Struct, frozen=True):
     arrival: str = ""
     """Object with the places in key order of the rows, in the order in which they were answered, as uint32;
     empty where that is key order."""
+    replaced: Paid | None = None
+    """Of outcomes that retries asked anew; None: there were none."""
+
+    def paid(self) -> Paid:
+        """For the task, in all."""
+        return paid_of(self.counts, self.replaced)
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -126,6 +145,8 @@ class Again(msgspec.Struct, frozen=True):
     """Number of this retry, counted from 1."""
     kinds: tuple[str, ...]
     """Kinds of failure to ask again, or `VIOLATION`; empty: all failures."""
+    left: tuple[str, ...] = ()
+    """Segments of earlier retries that were stopped before they committed this task."""
 
     def is_asked_again(self, outcome: Outcome) -> bool:
         """Whether this row is to be asked again."""
@@ -134,11 +155,11 @@ class Again(msgspec.Struct, frozen=True):
         return VIOLATION in self.kinds and is_violated(outcome)
 
     def is_old(self, name: str) -> bool:
-        """Whether a segment belongs to the commit that is gone on from."""
-        return any(ref.name == name for ref in self.before.segments)
+        """Whether a segment was written before this retry."""
+        return name in self.left or any(ref.name == name for ref in self.before.segments)
 
     def segments(self, storage: Storage) -> list[str]:
-        """The old commit's segments, and what interrupted tries of this retry left."""
+        """The old commit's segments, and what interrupted tries of this retry and of others left."""
         later = [
             name
             for name in segments_of(storage, self.before.task)
@@ -158,6 +179,7 @@ class TaskLog:
         self.done: set[int] = set()
         self.counts = Counts()
         self._storage, self._again = storage, again
+        self._replaced = paid_of(again.before.replaced if again else None)
         self._index = RowIndex()
         names = again.segments(storage) if again else segments_of(storage, task)
         self._old = [self._take_over(i, name) for i, name in enumerate(names)]
@@ -165,6 +187,10 @@ class TaskLog:
         self._names = (rundir.segment(task, epoch, n) for n in itertools.count())
         self._segment = OpenSegment(storage, self._names, self._index)
         self._lock = threading.Lock()
+
+    def paid(self) -> Paid:
+        """For the task so far."""
+        return paid_of(self.counts, self._replaced)
 
     def put(self, outcomes: Outcomes) -> Outcomes:
         """Write outcomes, those of rows that are done already dropped. Returns: the ones that were new."""
@@ -251,22 +277,38 @@ class TaskLog:
             counts=self.counts,
             finished=datetime.datetime.now(datetime.UTC).isoformat(),
             arrival=arrival,
+            replaced=self._replaced if self._again else None,
         )
         return msgspec.json.format(msgspec.json.encode(commit), indent=1)
 
     def _take_over(self, number: int, name: str) -> SegmentRef:
-        leave = self._again.is_asked_again if self._again and self._again.is_old(name) else None
+        leave = self._is_replaced if self._again and self._again.is_old(name) else None
         ref, outcomes = scan(
             self._storage, name, self._index, segment=number, done=self.done, leave=leave
         )
         self.counts.add(pack(outcomes))
         return ref
 
+    def _is_replaced(self, outcome: Outcome) -> bool:
+        assert self._again is not None
+        is_replaced = self._again.is_asked_again(outcome)
+        if is_replaced and outcome.copied_from is None:
+            self._replaced.add(Paid(outcome.prompt_tokens, outcome.output_tokens))
+        return is_replaced
+
     def _drop_all_but(self, names: set[str]) -> None:
         """Remove segments the commit does not name: they never count, and would be read at no time."""
         for name in segments_of(self._storage, self.task):
             if name not in names:
                 self._storage.remove(name)
+
+
+def paid_of(*parts: Paid | Counts | None) -> Paid:
+    """The sum."""
+    paid = Paid()
+    for part in parts:
+        paid.add(part)
+    return paid
 
 
 def segments_of(storage: Storage, task: int) -> list[str]:

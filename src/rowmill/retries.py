@@ -24,6 +24,8 @@ class RetryPlan(msgspec.Struct, frozen=True):
     kinds: tuple[str, ...]
     """Kinds of failure; none: all."""
     tasks: list[int]
+    left: dict[int, list[str]] = {}
+    """By task, segments that earlier retries wrote and never committed: what failed in them failed before this one."""
     settings: dict[str, Any] = {}
     """Settings that differ from the run's own, by dotted key; None: left to its default."""
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rowmill.executors.caps import STOPPED_EARLY
 from tests.cases.command import OK, SOME_FAILED, job, rowmill, run
 from tests.cases.compare import by_id, read_records
@@ -88,3 +90,16 @@ def test_trials_keep_no_failed_row_and_stop_where_a_run_would(tmp_path: Path) ->
     assert "`run.max_total_tokens` = 2,000 reached" in capped.stdout + capped.stderr
     after = run(source, out, sets=sets)
     assert (after.code, after.told["ok"]) == (OK, 4000)
+
+
+def test_a_retry_counts_what_was_paid_before(tmp_path: Path) -> None:
+    """The answers that are asked anew were paid for, too."""
+    source = lines(tmp_path / "rows.jsonl", [{"text": f"row {i} is long"} for i in range(40)])
+    sets = {"prompt": "{text}", "sampling.choices": '["row 7 is long"]'}
+    sets |= {"run.prompt_million_price": "1000", "run.output_million_price": "1000"}
+    first = run(source, tmp_path / "out", sets=sets)
+
+    again = rowmill("retry", [str(tmp_path / "out"), "--kind", "violation"])
+
+    assert (first.told["violations"], again.told["asked"]) == (39, 39)
+    assert again.told["cost"] == pytest.approx(first.told["cost"] * 79 / 40, rel=0.02)

@@ -13,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from rowmill.config import Job
 from rowmill.engines.orphans import strays
+from rowmill.executors.first_rows import FirstRows
+from rowmill.executors.local import run
+from rowmill.executors.stopping import StoppedNow
 from tests.cases.command import (
     OK,
     REFUSED,
@@ -281,3 +285,25 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path: Path, source: Path) -> Non
     assert OK == done.code, done.stderr
     assert list(range(ROWS)) == [record["id"] for record in results(tmp_path / "out")]
     assert 0 < done.told["seconds"] < 600
+
+
+def test_a_stop_while_the_first_rows_are_checked_leaves_nothing(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may refuse the job: what is not checked is no run to go on with."""
+    out, told = tmp_path / "out", []
+
+    def never(first: FirstRows) -> bool:
+        if not told:
+            told.append(first)
+            os.kill(os.getpid(), signal.SIGINT)
+        return False
+
+    monkeypatch.setattr(FirstRows, "are_read", never)
+    tree = {"source": str(source), "output": {"path": str(out)}, "engine": {"name": "echo"}}
+    with pytest.raises(StoppedNow) as stopped:
+        run(Job.model_validate(tree))
+
+    assert INTERRUPTED == stopped.value.exit_code
+    assert told
+    assert not out.exists()

@@ -7,7 +7,8 @@ Knows nothing of: cutting and judging vectors, see vectors.py; which texts go to
 Memory: the weights, once; activations of a step a thread, `step_tokens` of them each.
 Threads: one a core, each with a step of its own; the weights are shared.
 Source: measured, two cores, all-MiniLM-L6-v2 in fp32: two steps side by side on a thread each against one step on
-two threads: see benchmarks/RESULTS.md.
+two threads: see benchmarks/RESULTS.md. Steps of 512 tokens, whose activations stay in the cache, are 8 to 12% faster
+than of 2,048, and 20% than of 4,096.
 """
 
 from __future__ import annotations

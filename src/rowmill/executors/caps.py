@@ -16,7 +16,7 @@ from rowmill import rundir
 from rowmill.config import RunConfig
 from rowmill.executors.money import Money
 from rowmill.executors.stopping import Stop
-from rowmill.journal import Counts
+from rowmill.journal import Counts, Paid
 from rowmill.storage import LocalStorage, Storage
 
 STOPPED_EARLY = 5
@@ -37,10 +37,10 @@ class Caps:
         storage: Storage,
         stop: Stop,
         *,
-        before: Counts | None = None,
+        before: Paid | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Caps of a start; `before`: what earlier ones did."""
+        """Caps of a start; `before`: what earlier ones paid for."""
         self._config, self._storage, self._stop, self._clock = config, storage, stop, clock
         self._began = self._looked_at = clock()
         self._earlier_s = seconds_before(storage) if config.gpu_hour_price else 0.0
@@ -48,7 +48,7 @@ class Caps:
         """GPUs that are paid for; set once they are known."""
         self.worked_s: float | None = None
         """Seconds of all workers together; None: there is one, and it works since `begin`."""
-        self._before = before or Counts()
+        self._before = before or Paid()
         self._prompt_tokens = self._before.prompt_tokens
         self._output_tokens = self._before.output_tokens
 

@@ -16,7 +16,7 @@ from rowmill.executors.lots import lot_rows
 from rowmill.executors.opening import Opened
 from rowmill.executors.slots import Slot
 from rowmill.flow import Clock
-from rowmill.journal import Again, Counts, TaskLog, read_commits
+from rowmill.journal import Again, Counts, TaskLog, paid_of, read_commits
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
 from rowmill.pipeline import TaskRows
@@ -62,6 +62,8 @@ class Claims:
         """Of outcomes that earlier starts wrote, as far as their tasks are committed or claimed by now."""
         for task in commits.keys() - set(self.todo):
             self.resumed.merge(commits[task].counts)
+        self.paid = paid_of(*(commit.paid() for commit in commits.values()))
+        """For outcomes that earlier starts wrote, so far, and for those that are asked again."""
 
     def rows(
         self,
@@ -133,6 +135,9 @@ class Claims:
             self._leases.release(task)
             return None
         self.resumed.merge(log.counts)
+        self.paid.add(log.paid())
+        if (again := self._again.get(task)) is not None:
+            self.paid.add(again.before.paid(), times=-1)  # among those of all commits
         self._tasks.open(log)
         self.ahead.add(task)
         done = set(log.done)

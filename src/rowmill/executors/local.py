@@ -17,9 +17,8 @@ import msgspec
 from rowmill import rundir
 from rowmill.ahead import Ahead, publishing_ahead
 from rowmill.config import Job
-from rowmill.engines import orphans
 from rowmill.engines.warm import WarmFleet
-from rowmill.errors import BadOutput, ConfigError, InputChanged, StorageError
+from rowmill.errors import ConfigError, InputChanged
 from rowmill.events import Forecast, Listener, Note, Published, Summary
 from rowmill.executors.claims import WAIT_S
 from rowmill.executors.lots import clear_lots, with_lots
@@ -33,22 +32,20 @@ from rowmill.executors.placing import check_places
 from rowmill.executors.retrying import plan_retry
 from rowmill.executors.sinking import check_sink, loading, with_loaded
 from rowmill.executors.slots import ALONE, Slot, pod_name
-from rowmill.executors.stopping import Stop
+from rowmill.executors.stopping import Stop, StoppedNow
+from rowmill.executors.traces import Traces, remove_strange_spools, tidy
 from rowmill.executors.worker import Worker
 from rowmill.flow import calm_interpreter
 from rowmill.journal import Again, Counts, read_commits
 from rowmill.leases import Leases, claim_output
 from rowmill.pipeline import TaskRows
-from rowmill.prepared import remove_all
 from rowmill.publish import Done, publish
 from rowmill.read.source import changed
 from rowmill.record import read_run
-from rowmill.storage import LocalStorage, Storage, open_storage, probe
+from rowmill.storage import Storage, open_storage
 from rowmill.write.form import Form, answer_form_of, form_of
 
 MAX_SHOWN_ERRORS = 50
-OWN_HIDDEN = (".lock", ".tmp-", ".probe-")
-"""How hidden files that are ours begin; others in the folder are the user's."""
 
 
 class Work(Protocol):
@@ -133,37 +130,21 @@ class _How(msgspec.Struct, frozen=True, kw_only=True):
 def _run(job: Job, stop: Stop, token: str, how: _How) -> Summary:
     storage = open_storage(job.output.path)
     check_places(job, storage)
-    existed = has_run(storage)
-    if not existed:
-        probe(storage)
+    traces = Traces(storage)
     mine = token or new_token()
-    root_was_there = isinstance(storage, LocalStorage) and storage.root.exists()
     with claim_output(storage, token=mine, lease_s=job.run.lease_s) as owner:
         if owner.has_joined:
             return _run_owned(job, storage, mine, stop, how)
         tidy(storage)
         try:
             return _run_owned(job, storage, mine, stop, how)
-        except ConfigError:
+        except (ConfigError, StoppedNow) as error:
             # Still the owner, and nobody was to join: nobody else's traces are among these.
-            if not existed and how.slot.is_alone and isinstance(storage, LocalStorage):
-                remove_traces(storage, root_was_there)
-            elif how.append:
-                _remove_strange_spools(storage)
+            if how.slot.is_alone:
+                traces.remove(error)
+            if how.append and isinstance(error, ConfigError):
+                remove_strange_spools(storage)
             raise
-
-
-def has_run(storage: Storage) -> bool:
-    """Whether a run lies at the output.
-
-    Raises:
-        BadOutput: it cannot be looked at.
-    """
-    try:
-        return read_run(storage) is not None
-    except StorageError as error:
-        reason = f"output `{storage.url}` cannot be used: {error.fields['reason']}; name another folder"
-        raise BadOutput(reason=reason) from error
 
 
 def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None) -> Summary:
@@ -358,37 +339,3 @@ def summary(
         stopped="" if done else stop.reason,
         exit_code=0 if done and not counts.failed else (4 if done else exit_code),
     )
-
-
-def tidy(storage: Storage) -> None:
-    """Clear away what a killed owner left: engines without a parent, half-written files, ids made ahead."""
-    for name in storage.list(rundir.ENGINES):
-        path = storage.path(name)
-        if path is not None and rundir.pid_of_engine(name) is not None:
-            orphans.end_orphan(path)
-    remove_all(storage)
-    storage.sweep()
-
-
-def _remove_strange_spools(storage: Storage) -> None:
-    """Files that were refused do not join: nor does their text."""
-    found = read_run(storage)
-    known = {rundir.SPOOL + file.spool for file in found[0].files} if found else set()
-    for name in storage.list(rundir.SPOOL):
-        if name not in known:
-            storage.remove(name)
-
-
-def remove_traces(storage: LocalStorage, root_was_there: bool) -> None:
-    """A job that was refused before its run existed leaves nothing."""
-    root = storage.root
-    for path in sorted(root.rglob("*"), reverse=True):
-        name = path.relative_to(root).as_posix()
-        if path.is_file() and (rundir.is_ours(name) or path.name.startswith(OWN_HIDDEN)):
-            path.unlink()
-        elif path.is_dir() and rundir.is_ours(f"{name}/"):
-            with contextlib.suppress(OSError):
-                path.rmdir()
-    if not root_was_there:
-        with contextlib.suppress(OSError):
-            root.rmdir()

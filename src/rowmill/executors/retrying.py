@@ -12,7 +12,14 @@ import msgspec
 
 from rowmill import rundir
 from rowmill.errors import ConfigError
-from rowmill.journal import VIOLATION, Again, Commit, read_commits
+from rowmill.journal import (
+    VIOLATION,
+    Again,
+    Commit,
+    generations,
+    read_commits,
+    segments_of,
+)
 from rowmill.record import read_run
 from rowmill.retries import RetryPlan, differing, read_retries
 from rowmill.storage import Storage
@@ -63,6 +70,7 @@ def plan_retry(
         number=last.number + 1 if last else 1,
         kinds=kinds,
         tasks=tasks,
+        left={task: names for task in tasks if (names := _uncommitted(storage, task))},
         settings=differing(found[0].job, job),
     )
     if tasks:
@@ -80,7 +88,15 @@ def _no_such_failure(kind: str, known: list[str]) -> str:
 def _again(storage: Storage, plan: RetryPlan) -> dict[int, Again]:
     commits = read_commits(storage)
     todo = [t for t in plan.tasks if storage.size(rundir.commit(t, plan.number)) is None]
-    return {t: Again(before=commits[t], retry=plan.number, kinds=plan.kinds) for t in todo}
+    return {
+        t: Again(commits[t], plan.number, plan.kinds, tuple(plan.left.get(t, ()))) for t in todo
+    }
+
+
+def _uncommitted(storage: Storage, task: int) -> list[str]:
+    """Segments of a task that no commit names: a retry that was stopped left them."""
+    named = {ref.name for _, commit in generations(storage, task) for ref in commit.segments}
+    return [name for name in segments_of(storage, task) if name not in named]
 
 
 def _last_plan(storage: Storage) -> RetryPlan | None:

@@ -30,6 +30,7 @@ class Stop:
         self.exit_code = 0
         self._old: dict[int, object] = {}
         self._can_drain = False
+        self._heard_number: int | None = None
 
     def __bool__(self) -> bool:
         return bool(self.reason)
@@ -38,6 +39,15 @@ class Stop:
         """Have the run drain and end."""
         if not self.reason:
             self.reason, self.exit_code = reason, exit_code
+
+    def end_before_begun(self) -> None:
+        """Where a stop was asked for, end at once: of a run that is not written yet there is nothing to drain.
+
+        Raises:
+            StoppedNow: it was.
+        """
+        if self._heard_number is not None:
+            raise StoppedNow(self._heard_number)
 
     @contextlib.contextmanager
     def draining(self) -> Iterator[None]:
@@ -66,8 +76,6 @@ class Stop:
     def _heard(self, number: int, _frame: FrameType | None) -> None:
         if self.reason or not self._can_drain:
             raise StoppedNow(number)
+        self._heard_number = number
         name = signal.Signals(number).name
-        self.ask(
-            f"{name} received",
-            EXIT_CODES[signal.Signals(number)],
-        )
+        self.ask(f"{name} received", EXIT_CODES[signal.Signals(number)])

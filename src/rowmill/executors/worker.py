@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from itertools import chain
 
 import msgspec
@@ -98,7 +99,7 @@ class Worker:
         wanted = slot.share(min(job.validate_.first_rows, opened.cut.num_lines))
         self._first = FirstRows(self._stations, self.claims, wanted)
         self._resumed = self.claims.resumed
-        self._caps = Caps(job.run, storage, stop, before=self._resumed)
+        self._caps = Caps(job.run, storage, stop, before=self.claims.paid)
         self.total = opened.cut.most_rows
         """Rows of the run as far as known: lines, less the blank ones met."""
         self._keeping = Clock()
@@ -156,8 +157,7 @@ class Worker:
     def _begin_without_rows(self) -> None:
         """An input without a row is a run like any other, but no engine is started for it."""
         if self._opened.is_new:
-            start_run(self._opened, self._storage)
-            self.teller.begin()
+            self._begin_run()
             self._tell_plan()
 
     @property
@@ -216,10 +216,8 @@ class Worker:
         if self._opened.words.limits.starts_slowly:
             self._start_early()
             return
-        while not self._stop and not self._buffer.wait(
-            lambda: self._first.are_read() or self._buffer.weight >= LOOKAHEAD_BYTES, TICK_S
-        ):
-            pass
+        first, buffer = self._first, self._buffer
+        self._await(buffer, lambda: first.are_read() or buffer.weight >= LOOKAHEAD_BYTES)
         self._begin_run()
         self._checked()
 
@@ -229,12 +227,8 @@ class Worker:
         What would refuse the job shows before rows are tokenised; one window is, to see that there is something to ask.
         """
         stations = self._stations
-        while not self._stop and not self._valid.wait(
-            lambda: self._first.are_validated() or self._valid.is_full, TICK_S
-        ):
-            pass
-        while not self._stop and not self._buffer.wait(self._first.can_ask, TICK_S):
-            pass
+        self._await(self._valid, lambda: self._first.are_validated() or self._valid.is_full)
+        self._await(self._buffer, self._first.can_ask)
         self._begin_run()
         if stations.num_tokens and not self._stop:
             self.foretelling.begin(self.total - self._resumed.done)
@@ -243,8 +237,13 @@ class Worker:
         self._valid.bound(VALID_BYTES)
         self._checked()
 
+    def _await(self, buffer: Buffer[Valid] | Buffer[Window], until: Callable[[], bool]) -> None:
+        while not self._stop and not buffer.wait(until, TICK_S):
+            pass
+
     def _begin_run(self) -> None:
         if self._opened.is_new:
+            self._stop.end_before_begun()
             self._stations.check_duplicates()
             self._stations.check_any_asked()
             start_run(self._opened, self._storage)

@@ -15,7 +15,7 @@ import numpy as np
 
 from rowmill.executors.lots import lot_rows
 from rowmill.executors.opening import Opened
-from rowmill.journal import Counts, TaskLog, read_commits
+from rowmill.journal import TaskLog, paid_of, read_commits
 from rowmill.leases import Leases
 from rowmill.opentasks import OpenTasks
 from rowmill.outcomes import FAILED, Outcomes, join
@@ -44,10 +44,8 @@ class Keeping:
         commits = read_commits(storage)
         self._todo = [task for task in range(opened.cut.num_tasks) if task not in commits]
         self.done_before = sum(commit.num_rows for commit in commits.values())
-        self.before = Counts()
-        """Of what was committed before."""
-        for commit in commits.values():
-            self.before.merge(commit.counts)
+        self.paid = paid_of(*(commit.paid() for commit in commits.values()))
+        """For what earlier starts wrote, so far."""
         self.rows = 0
         """Kept so far."""
 
@@ -65,6 +63,7 @@ class Keeping:
             if epoch is None:
                 continue
             log = TaskLog(self._storage, task, epoch)
+            self.paid.add(log.paid())
             self._tasks.open(log)
             done = set(log.done)
             self.done_before += len(done)

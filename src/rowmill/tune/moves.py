@@ -193,7 +193,7 @@ def _transformers(engine: EngineConfig, limits: Limits) -> Iterator[list[Move]]:
 
 
 def _onnx(engine: EngineConfig, limits: Limits) -> Iterator[list[Move]]:
-    own = limits.step_tokens or 4096
+    own = limits.step_tokens
     yield _chain("step_tokens", [own * 2, own * 4], "larger steps")
     yield _chain(
         "step_tokens", [max(256, own // 2)], "smaller steps stay in the processor's cache"

@@ -100,7 +100,7 @@ class Stand:
         self._job, self._limits = self._opened.words.job, self._opened.words.limits
         self._keeping = Keeping(storage, self._opened, leases, name=pod_name())
         self._spent = Counts()
-        self._caps = Caps(job.run, storage, stop, before=self._keeping.before)
+        self._caps = Caps(job.run, storage, stop, before=self._keeping.paid)
         self._gathered, self._sample = Gathered(), Sample()
         self._row_s = 0.0
         """What it takes to read, tokenise and plan a row."""

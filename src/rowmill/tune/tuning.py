@@ -9,16 +9,16 @@ from __future__ import annotations
 from rowmill.config import Job
 from rowmill.errors import ConfigError
 from rowmill.events import Listener
-from rowmill.executors.local import has_run, remove_traces, tidy
 from rowmill.executors.opening import Opened, new_token, open_run, stations_of
 from rowmill.executors.placing import check_places
 from rowmill.executors.slots import pod_name
-from rowmill.executors.stopping import Stop
+from rowmill.executors.stopping import Stop, StoppedNow
+from rowmill.executors.traces import Traces, tidy
 from rowmill.forecast.gathered import Gathered
 from rowmill.leases import Leases, claim_output
 from rowmill.pipeline import TaskRows
 from rowmill.shown.spans import duration
-from rowmill.storage import LocalStorage, open_storage, probe
+from rowmill.storage import open_storage
 from rowmill.tune.moves import levels_of, moves_of
 from rowmill.tune.report import Tuned
 from rowmill.tune.search import Tried
@@ -36,10 +36,7 @@ def tune(job: Job, ask: Ask, *, listen: Listener | None = None) -> Tuned:
     """
     storage = open_storage(job.output.path)
     check_places(job, storage)
-    existed = has_run(storage)
-    if not existed:
-        probe(storage)
-    root_was_there = isinstance(storage, LocalStorage) and storage.root.exists()
+    traces = Traces(storage)
     token = new_token()
     with Stop() as stop, claim_output(storage, token=token, lease_s=job.run.lease_s):
         tidy(storage)
@@ -48,9 +45,8 @@ def tune(job: Job, ask: Ask, *, listen: Listener | None = None) -> Tuned:
                 storage, worker=pod_name(), token=token, lease_s=job.run.lease_s
             ) as leases:
                 return Stand(job, ask, storage, leases, token, stop, listen).work()
-        except ConfigError:
-            if not existed and isinstance(storage, LocalStorage):
-                remove_traces(storage, root_was_there)
+        except (ConfigError, StoppedNow) as error:
+            traces.remove(error)
             raise
 
 

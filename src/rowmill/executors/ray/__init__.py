@@ -42,12 +42,14 @@ from rowmill.executors.ray.preparers import Preparers
 from rowmill.executors.reasons import versions
 from rowmill.executors.sinking import check_sink, loading, with_loaded
 from rowmill.executors.slots import ALONE, pod_name
-from rowmill.executors.stopping import Stop
+from rowmill.executors.stopping import Stop, StoppedNow
+from rowmill.executors.traces import Traces, tidy
+from rowmill.journal import paid_of, read_commits
 from rowmill.leases import Owner, claim_output, current_note
 from rowmill.leases.note import is_gone
 from rowmill.pipeline import TaskRows
 from rowmill.read.unpack import STDIN
-from rowmill.storage import LocalStorage, Storage, open_storage, probe
+from rowmill.storage import Storage, open_storage
 
 PATIENCE_S = 60.0
 """How long workers of a driver that died may go on before a new one is refused: Ray ends them within seconds."""
@@ -72,22 +74,17 @@ def run(
     with Stop() as stop, connected(job) as ray:
         storage = open_storage(job.output.path)
         check_places(job, storage)
-        existed = local.has_run(storage)
-        if not existed:
-            probe(storage)
-        mine = new_token()
-        root_was_there = isinstance(storage, LocalStorage) and storage.root.exists()
+        traces, mine = Traces(storage), new_token()
         with _claimed(storage, mine, job.run.lease_s):
-            local.tidy(storage)
+            tidy(storage)
             try:
                 opened = open_run(job, storage, token=mine, listen=listen)
                 opened = with_lots(opened, storage, listen=listen)
                 log = EventLog(storage, pod_name())
-                _begin(opened, storage, stop, log, listen)
+                _begin(opened, storage, log, listen)
                 return _work(ray, opened, storage, mine, stop=stop, log=log, listen=listen)
-            except ConfigError:
-                if not existed and isinstance(storage, LocalStorage):
-                    local.remove_traces(storage, root_was_there)
+            except (ConfigError, StoppedNow) as error:
+                traces.remove(error)
                 raise
 
 
@@ -117,9 +114,7 @@ def _claimed(storage: Storage, token: str, lease_s: float) -> Owner:
         time.sleep(LOOK_AGAIN_S)
 
 
-def _begin(
-    opened: Opened, storage: Storage, stop: Stop, log: EventLog, listen: Listener | None
-) -> None:
+def _begin(opened: Opened, storage: Storage, log: EventLog, listen: Listener | None) -> None:
     """Check the first rows of a new run before a GPU is asked for, write it down, tell the plan."""
     stations = stations_of(opened)
     if opened.words.job.validate_.strict and opened.is_new:
@@ -131,7 +126,7 @@ def _begin(
             for task in opened.new_tasks
         )
         for _ in stations.windows(tasks):
-            if stop or stations.num_read >= opened.words.job.validate_.first_rows:
+            if stations.num_read >= opened.words.job.validate_.first_rows:
                 break
         stations.check_duplicates()
         stations.check_any_asked()
@@ -191,6 +186,7 @@ def _pool(
 
     words = " and ".join(f"{amount:g} {name}" for name, amount in need.items() if amount)
     note(f"Ray: {len(nodes)} nodes with room for {room(nodes, need)} workers of {words} each")
+    paid = paid_of(*(commit.paid() for commit in read_commits(storage).values()))
     # Ids lie by ranges of the input; of a lot they would be looked for in all of them.
     can_prepare = opened.words.limits.takes == "ids" and opened.cut.lots is None
     asked = job.ray.prepare if can_prepare else 0
@@ -209,7 +205,7 @@ def _pool(
         ),
         most=job.ray.workers,
         need=need,
-        caps=Caps(job.run, storage, stop),
+        caps=Caps(job.run, storage, stop, before=paid),
         stop=stop,
         log=log,
         listen=listen,

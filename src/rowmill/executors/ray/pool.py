@@ -170,9 +170,10 @@ class Pool:
                     self._preparers.step(len(self._members))
                     self._tell()
                     self._caps.worked_s = self._worked_s()
-                    self._caps.check(Counts(), rejected=0, entered=0)
+                    self._caps.check(self.new_counts, rejected=0, entered=0)
                 self._last_row_at = time.monotonic()
                 self._let_all_go()
+                self._caps.count(self.new_counts)
         finally:
             self._preparers.close()
             for member in self._members.values():
