@@ -209,7 +209,9 @@ def test_what_failed_in_a_stopped_retry_is_asked_by_one_of_another_selection(
 
 def test_tokens_of_outcomes_that_were_replaced_stay_paid_for(storage: Storage) -> None:
     first = TaskLog(storage, 0, 1)
-    first.put(pack([Outcome(1, "ok", prompt_tokens=5, output_tokens=2), failed(2, "x", tokens=7)]))
+    first.put(
+        pack([Outcome(1, "ok", prompt_tokens=5, output_tokens=2), failed(2, "x", tokens=7)])
+    )
     first.commit("w")
 
     for number, tokens in enumerate((11, 13), 1):

@@ -101,5 +101,5 @@ def test_a_retry_counts_what_was_paid_before(tmp_path: Path) -> None:
 
     again = rowmill("retry", [str(tmp_path / "out"), "--kind", "violation"])
 
-    assert (first.told["violations"], again.told["asked"]) == (39, 39)
+    assert (first.told["violations"], again.told["violations"]) == (39, 39)
     assert again.told["cost"] == pytest.approx(first.told["cost"] * 79 / 40, rel=0.02)

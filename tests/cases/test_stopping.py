@@ -10,14 +10,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rowmill.config import Job
 from rowmill.engines.orphans import strays
-from rowmill.executors.first_rows import FirstRows
+from rowmill.executors import worker
 from rowmill.executors.local import run
 from rowmill.executors.stopping import StoppedNow
+from rowmill.flow import fill
 from tests.cases.command import (
     OK,
     REFUSED,
@@ -291,19 +293,17 @@ def test_a_stop_while_the_first_rows_are_checked_leaves_nothing(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They may refuse the job: what is not checked is no run to go on with."""
-    out, told = tmp_path / "out", []
+    out = tmp_path / "out"
 
-    def never(first: FirstRows) -> bool:
-        if not told:
-            told.append(first)
+    def struck(*arguments: Any, **named: Any) -> None:
+        if named["name"] == "rowmill-read":
             os.kill(os.getpid(), signal.SIGINT)
-        return False
+        fill(*arguments, **named)
 
-    monkeypatch.setattr(FirstRows, "are_read", never)
+    monkeypatch.setattr(worker, "fill", struck)
     tree = {"source": str(source), "output": {"path": str(out)}, "engine": {"name": "echo"}}
     with pytest.raises(StoppedNow) as stopped:
         run(Job.model_validate(tree))
 
     assert INTERRUPTED == stopped.value.exit_code
-    assert told
     assert not out.exists()
