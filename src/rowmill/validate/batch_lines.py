@@ -16,7 +16,7 @@ from rowmill.errors import InvalidRow
 from rowmill.rows import Request
 from rowmill.validate.asked import CHECKS, Samplings
 from rowmill.validate.lines import Columns, shown, split_columns, value_of, what_is, word
-from rowmill.validate.once import repeated_columns_of
+from rowmill.validate.once import refuse_repeated_inside, repeated_columns_of
 from rowmill.validate.shapes import Asked, Way, messages_request, prompt_request, row_tools
 
 _FIELD_BY_URL = {"/v1/chat/completions": "messages", "/v1/completions": "prompt"}
@@ -113,6 +113,8 @@ def _whole_body(raw: bytes, body: Columns, asked: Asked, *, url: str) -> Request
         *others, last = (f"`body.{name}`" for name in needed)
         reason = f"{', '.join(others)} or {last} is missing" if others else f"{last} is missing"
         raise InvalidRow(reason=reason)
+    for name, value in body.items():
+        refuse_repeated_inside(value, f"body.{shown(name)}")
     return Request(asked.key, asked.sampling, asked.id, wire=raw, wire_field=url)
 
 
@@ -159,6 +161,8 @@ def _extra(body: Columns, way: Way) -> bytes:
     values: dict[str, Any] = {
         name: value_of(raw, f"body.{name}") for name, raw in others.items()
     }
+    for name, value in values.items():
+        refuse_repeated_inside(others[name], f"body.{shown(name)}", value)
     try:
         return msgspec.json.encode(values)
     except UnicodeEncodeError as error:
