@@ -106,3 +106,31 @@ def test_half_a_character_in_such_a_key_is_a_row_error() -> None:
 def test_url_and_body_alone_make_no_batch_line() -> None:
     assert ask(line(url="http://x", body={"a": 1}, prompt="a")).text == "a"
     assert "`prompt` is missing" in refusal(line(url="http://x", body={"a": 1}))
+
+
+@pytest.mark.parametrize("own", ["prompt", "messages", "prompt_token_ids"])
+def test_a_batch_line_with_a_prompt_of_its_own_is_told_that_it_has_two(own: str) -> None:
+    both = f"`{own}` and `body` in one row, expected one of them"
+
+    assert both in refusal(batch(**{own: "x"}))
+    assert both in refusal(batch(**{own: "x", "url": "/score"}))
+    assert both in refusal(batch(**{own: "x"}).replace(b"/v1/", b"\\/v1\\/"))
+    assert ask(batch(**{own: None})).messages == MESSAGES
+
+
+def test_a_web_page_with_a_prompt_is_asked_by_its_prompt() -> None:
+    page = {"method": "GET", "url": "http://x/v1", "body": "<html>"}
+
+    assert ask(line(**page, prompt="a")).text == "a"
+    assert ask(line(custom_id="c", body={"a": 1}, prompt="a")).text == "a"
+
+
+def test_a_null_counts_as_absent() -> None:
+    nulls = {"method": None, "url": None, "body": None}
+
+    assert ask(line(custom_id="c", **nulls, prompt="a")).text == "a"
+    assert "`prompt` is missing" in refusal(line(custom_id="c", **nulls))
+    assert ask(batch(custom_id=None)).messages == MESSAGES
+    assert "`url` is missing" in refusal(
+        line(custom_id="c", prompt=None, body={}, method="POST")
+    )

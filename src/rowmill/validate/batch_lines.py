@@ -7,7 +7,7 @@ Knows nothing of: lines of other shapes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -35,18 +35,35 @@ _READ = frozenset((*CHECKS, "model", "messages", "prompt", "tools", "stream"))
 _NO_MATTER = frozenset(("metadata", "service_tier", "store", "stream_options", "user"))
 
 
-def is_batch_line(columns: Columns, prompts: Collection[str]) -> bool:
+def is_batch_line(columns: Columns, prompts: Sequence[str]) -> bool:
     """True for rows with `url` and `body`, and `method` or `custom_id`; also for such a line with parts missing.
+
+    A null counts as absent: a table has all of its columns in each row.
 
     Args:
         columns: The row's.
         prompts: Columns that make it a row with a prompt of its own.
+
+    Raises:
+        InvalidRow: It has such a prompt, and a body for a url that is known as well.
     """
-    has = columns.keys()
-    if "body" in has and "url" in has:
-        return "method" in has or "custom_id" in has
-    is_part = "custom_id" in has and not has.isdisjoint(("method", "url", "body"))
-    return is_part and has.isdisjoint(prompts)
+
+    def has(name: str) -> bool:
+        return columns.get(name, b"null") != b"null"
+
+    own = list(filter(has, prompts))
+    if not (has("body") and has("url")):
+        return not own and has("custom_id") and any(map(has, _OUTER))
+    is_whole = has("method") or has("custom_id")
+    if is_whole and own and "body" not in own and _is_known(columns["url"]):
+        reason = f"`{own[0]}` and `body` in one row, expected one of them"
+        raise InvalidRow(reason=reason)
+    return is_whole and not own
+
+
+def _is_known(url: bytes) -> bool:
+    path = url.replace(b"\\/", b"/")[1:-1].decode(errors="replace")
+    return path in _FIELD_BY_URL or path in _NEEDED_BY_URL
 
 
 def batch_request(

@@ -2,7 +2,7 @@
 
 Promises: a row gives one Request or raises one RowError; the rules hold for all rows alike:
 with `prompt` or `prompt_jinja` a row is columns; without, it is a batch line where it has `url` and `body`
-(and `method` or `custom_id`), else it has one of `messages`, `prompt`, `prompt_token_ids`.
+(and `method` or `custom_id`) and no prompt of its own, else it has one of `messages`, `prompt`, `prompt_token_ids`.
 Knows nothing of: files, tokenizers, engines beyond their Limits.
 Memory: one row.
 """
