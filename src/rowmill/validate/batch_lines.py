@@ -1,6 +1,7 @@
 """A line of an OpenAI or vLLM batch file -> Request.
 
-Promises: `url` and `body` decide; every key of the body is used, passed on, or named as unknown.
+Promises: `url` and `body` decide; no model answers for another; every key of the body is used, passed on, or named
+as unknown.
 Bodies of the other urls that endpoints know (embeddings, scores, responses) go out whole, as they stand.
 Knows nothing of: lines of other shapes.
 """
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from rowmill.errors import InvalidRow
 from rowmill.rows import Request
@@ -32,6 +34,8 @@ _NEEDED_BY_URL: Mapping[str, tuple[str, ...]] = {
 """Urls whose bodies an endpoint is sent whole -> keys of which one must be there."""
 _OUTER = ("method", "url", "body")
 _READ = frozenset((*CHECKS, "model", "messages", "prompt", "tools", "stream"))
+_PASSED = frozenset(("tools", "model"))
+"""Of these, what an endpoint is told as well."""
 _NO_MATTER = frozenset(("metadata", "service_tier", "store", "stream_options", "user"))
 
 
@@ -71,6 +75,9 @@ def batch_request(
 ) -> Request:
     """The request of a batch line.
 
+    Args:
+        models: The name of the job's model, empty where it is not known, and others that mean it.
+
     Raises:
         InvalidRow: another url or method, another model, an unknown key, or a wrong value.
     """
@@ -82,12 +89,10 @@ def batch_request(
             raise InvalidRow(reason=reason)
     url = _url(columns, takes_any=way.is_wire)
     body = _body(columns["body"])
-    _check_model(body, models)
-    if body.get("stream", b"false") not in (b"false", b"null"):
-        reason = "`body.stream` is true, expected false or none: a batch is answered whole"
-        raise InvalidRow(reason=reason)
+    _check_model(body, models, way)
     if url in _NEEDED_BY_URL:
-        return _whole_body(columns["body"], body, asked, url=url)
+        raw = _whole_body(columns["body"], body, url=url, models=models)
+        return Request(asked.key, asked.sampling, asked.id, wire=raw, wire_field=url)
     field = _FIELD_BY_URL[url]
     other = "prompt" if field == "messages" else "messages"
     if body.get(other, b"null") != b"null":
@@ -97,6 +102,8 @@ def batch_request(
         reason = f"`body.{field}` is missing"
         raise InvalidRow(reason=reason)
     own = {name: raw for name, raw in body.items() if name in CHECKS}
+    if any(models):
+        body.pop("model", None)  # it means the job's
     sampling = samplings.asked(own, extra=_extra(body, way), prefix="body.")
     asked = msgspec.structs.replace(asked, sampling=sampling)
     tools = row_tools(body, way, "body.")
@@ -123,8 +130,11 @@ def _url(columns: Columns, *, takes_any: bool) -> str:
     return url
 
 
-def _whole_body(raw: bytes, body: Columns, asked: Asked, *, url: str) -> Request:
-    """A body that is sent as it stands; its endpoint knows what belongs in it."""
+def _whole_body(raw: bytes, body: Columns, *, url: str, models: Sequence[str]) -> bytes:
+    """A body that is sent as it stands; its endpoint knows what belongs in it.
+
+    Only another name of the job's model is left out: the endpoint knows it by the first of `models` alone.
+    """
     needed = _NEEDED_BY_URL[url]
     if not any(body.get(name, b"null") != b"null" for name in needed):
         *others, last = (f"`body.{name}`" for name in needed)
@@ -132,7 +142,10 @@ def _whole_body(raw: bytes, body: Columns, asked: Asked, *, url: str) -> Request
         raise InvalidRow(reason=reason)
     for name, value in body.items():
         refuse_repeated_inside(value, f"body.{shown(name)}")
-    return Request(asked.key, asked.sampling, asked.id, wire=raw, wire_field=url)
+    named = value_of(body.get("model", b"null"), "body.model")
+    if any(models) and named not in (None, models[0]):
+        return msgspec.json.encode({n: Raw(v) for n, v in body.items() if n != "model"})
+    return raw
 
 
 def table_body(raw: bytes) -> bytes:
@@ -149,17 +162,21 @@ def _body(raw: bytes) -> Columns:
     if len(repeated := repeated_columns_of(raw, body)):
         reason = f"`body.{shown(repeated[0])}` is given twice, expected each key once"
         raise InvalidRow(reason=reason)
+    if body.get("stream", b"false") not in (b"false", b"null"):
+        reason = "`body.stream` is true, expected false or none: a batch is answered whole"
+        raise InvalidRow(reason=reason)
     return body
 
 
-def _check_model(body: Columns, models: Sequence[str]) -> None:
+def _check_model(body: Columns, models: Sequence[str], way: Way) -> None:
+    """Where no name is known, an endpoint is told the line's own; an engine here has no other model to answer with."""
     asked = value_of(body.get("model", b"null"), "body.model")
-    if asked is None or not models or asked in models:
+    names = list(filter(None, models))
+    if asked is None or asked in names or (not names and isinstance(asked, str)):
         return
-    known = " or ".join(f"`{name}`" for name in models)
-    reason = (
-        f"`body.model` is {word(asked)}, expected the job's `engine.model`, {known}, or none"
-    )
+    known = " or ".join(f"`{name}`" for name in names) or "a name"
+    whose = "the model that is served" if way.served else "the job's `engine.model`"
+    reason = f"`body.model` is {word(asked)}, expected {whose}, {known}, or none"
     raise InvalidRow(reason=reason)
 
 
@@ -168,7 +185,7 @@ def _extra(body: Columns, way: Way) -> bytes:
     others = {
         name: raw
         for name, raw in body.items()
-        if raw != b"null" and (name not in _READ or (name == "tools" and way.is_wire))
+        if raw != b"null" and (name not in _READ or (name in _PASSED and way.is_wire))
     }
     if not way.is_wire:
         _refuse_others(others)

@@ -105,6 +105,7 @@ def compile_recipe(
             passes_urls=is_wire and job.media.send == "url",
         ),
         text_field=_TEXT_FIELDS.get(job.kind, "prompt"),
+        served="" if job.engine.model else limits.served,
     )
     # A text always has the same numbers: as of an answer that is not drawn, one is enough for equal rows.
     plain = SamplingConfig(temperature=0, extra=job.sampling.extra)

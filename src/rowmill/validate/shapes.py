@@ -37,6 +37,8 @@ class Way(msgspec.Struct, frozen=True):
     """What of images and audio may be asked with."""
     text_field: str = "prompt"
     """Name under which an endpoint takes a text."""
+    served: str = ""
+    """The model that answers, where the job names none and it is known."""
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
