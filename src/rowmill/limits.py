@@ -43,5 +43,7 @@ class Limits(msgspec.Struct, frozen=True):
     """Classes of the model's head, in the order of its numbers."""
     activation: str = ""
     """How those numbers become probabilities or a score: `softmax`, `sigmoid`, or `none` where they are that already."""
+    served: str = ""
+    """Name of the model that answers where the job names none; empty: there is none, or it is not known."""
     about: str = ""
     """Engine, version and model in words, for people."""

@@ -29,6 +29,16 @@ TOO_MUCH = (
     f"does more than it may for one row: {MAX_TURNS:,} turns of its loops, {MAX_TEXT_BYTES >> 20} MiB"
     " of text"
 )
+FAULTS = (
+    ArithmeticError,
+    AssertionError,  # of Jinja's own filters: `truncate`
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What an expression raises on values that it was not written for."""
 
 _DUNDER = re.compile(r"__\w+__")
 _WIDTH = re.compile(r"\d{7,}")

@@ -248,6 +248,7 @@ def test_limits_are_read_from_the_list_of_models(tmp_path: Path) -> None:
         limits = http.declare(EngineConfig(name="http", url=endpoint.url.removesuffix("/v1")))
 
         assert 0 == endpoint.stats()["hits"]
+    assert "tiny" == limits.served
     assert ("wire", 512, 64) == (limits.takes, limits.max_model_tokens, limits.seats)
     assert 0 == http.declare(EngineConfig(name="http", url=endpoint.url)).max_model_tokens
 
@@ -303,6 +304,15 @@ def test_whole_bodies_go_to_their_own_path_with_the_models_name(tmp_path: Path) 
     assert ("ok", None, 4) == (both.status, both.text, both.prompt_tokens)
     assert [0, 1] == [vector["index"] for vector in json.loads(bytes(both.body))["data"]]
     assert 1 == len(json.loads(bytes(one.body))["data"])
+
+
+def test_a_row_that_names_its_model_is_answered_by_no_other(tmp_path: Path) -> None:
+    named = [Sampling(extra=json.dumps({"model": model})) for model in ("tiny", "large")]
+    with fake_endpoint(tmp_path) as endpoint:
+        right, wrong = ask(endpoint, wire_prompts(["a", "b"], samplings=named), model="")
+
+    assert ("ok", "error") == (right.status, wrong.status)
+    assert "'large' does not exist" in str(wrong.error)
 
 
 def test_a_kept_body_is_the_answer_as_it_came(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.validate.rows_of import WIRE, ask, line, recipe, refusal
 
 CHAT = "/v1/chat/completions"
+SERVED = msgspec.structs.replace(WIRE, served="tiny")
 MESSAGES = [{"role": "user", "content": "hi"}]
 
 
@@ -70,6 +72,45 @@ def test_another_model_is_refused_where_the_job_names_one() -> None:
     assert "`body.model` is `m`, expected the job's `engine.model`, `tiny`" in refusal(
         batch(), engine=engine
     )
+    assert "`body.model` is a number" in refusal(batch({"model": 5, "messages": MESSAGES}))
+
+
+def named(model: str, **body: Any) -> bytes:
+    url = "/v1/embeddings" if "input" in body else CHAT
+    return batch({"model": model, **(body or {"messages": MESSAGES})}, url=url)
+
+
+def test_another_model_than_the_one_that_is_served_is_refused() -> None:
+    by = recipe(SERVED, validate={"model_names": ["other"]})
+
+    for model in ("tiny", "other"):
+        assert ask(named(model), by).sampling.extra == ""
+    for _ in range(2):
+        assert "`body.model` is `m`, expected the model that is served, `tiny` or `other`" in (
+            refusal(named("m"), by)
+        )
+    assert "`body.model` is `m`" in refusal(named("m", input="x"), by)
+
+
+def test_an_endpoint_is_told_the_model_where_nobody_else_knows_it() -> None:
+    by = recipe(WIRE)
+
+    assert [json.loads(ask(named(m), by).sampling.extra) for m in ("m", "n", "m")] == [
+        {"model": "m"},
+        {"model": "n"},
+        {"model": "m"},
+    ]
+    body = {"model": "m", "prompt": "a", "max_tokens": 5}
+    for model in ("m", "n", "m", "n"):  # the fast lane as well
+        request = ask(batch(body | {"model": model}, url="/v1/completions"), by)
+        assert json.loads(request.sampling.extra) == {"model": model}
+
+
+def test_another_name_of_the_model_is_not_told_to_its_endpoint() -> None:
+    by = recipe(SERVED, validate={"model_names": ["other"]})
+
+    assert json.loads(ask(named("other", input="x"), by).wire) == {"input": "x"}
+    assert json.loads(ask(named("tiny", input="x"), by).wire) == {"model": "tiny", "input": "x"}
 
 
 def test_keys_that_change_no_answer_are_passed_over() -> None:
@@ -106,3 +147,31 @@ def test_half_a_character_in_such_a_key_is_a_row_error() -> None:
 def test_url_and_body_alone_make_no_batch_line() -> None:
     assert ask(line(url="http://x", body={"a": 1}, prompt="a")).text == "a"
     assert "`prompt` is missing" in refusal(line(url="http://x", body={"a": 1}))
+
+
+@pytest.mark.parametrize("own", ["prompt", "messages", "prompt_token_ids"])
+def test_a_batch_line_with_a_prompt_of_its_own_is_told_that_it_has_two(own: str) -> None:
+    both = f"`{own}` and `body` in one row, expected one of them"
+
+    assert both in refusal(batch(**{own: "x"}))
+    assert both in refusal(batch(**{own: "x", "url": "/score"}))
+    assert both in refusal(batch(**{own: "x"}).replace(b"/v1/", b"\\/v1\\/"))
+    assert ask(batch(**{own: None})).messages == MESSAGES
+
+
+def test_a_web_page_with_a_prompt_is_asked_by_its_prompt() -> None:
+    page = {"method": "GET", "url": "http://x/v1", "body": "<html>"}
+
+    assert ask(line(**page, prompt="a")).text == "a"
+    assert ask(line(custom_id="c", body={"a": 1}, prompt="a")).text == "a"
+
+
+def test_a_null_counts_as_absent() -> None:
+    nulls = {"method": None, "url": None, "body": None}
+
+    assert ask(line(custom_id="c", **nulls, prompt="a")).text == "a"
+    assert "`prompt` is missing" in refusal(line(custom_id="c", **nulls))
+    assert ask(batch(custom_id=None)).messages == MESSAGES
+    assert "`url` is missing" in refusal(
+        line(custom_id="c", prompt=None, body={}, method="POST")
+    )

@@ -148,6 +148,50 @@ def test_a_sampling_given_twice_is_refused() -> None:
     )
 
 
+SCHEMA = '{"type": "object", "type": "array"}'
+FORMAT = f'{{"type": "json_schema", "json_schema": {{"schema": {SCHEMA}}}}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("schema", SCHEMA), ("response_format", FORMAT), ("schema", SCHEMA.replace('":', '" :'))],
+)
+def test_an_object_of_sampling_is_looked_into(name: str, value: str) -> None:
+    said = f"`{name}` has an object with the key `type` twice, expected each once"
+    own = f'"{name}": {value}'
+
+    for by in (recipe(), limits_of_wire()):
+        for _ in range(2):
+            assert said in refusal(f'{{"prompt": "x", {own}}}'.encode(), by)
+            assert "`body." + said[1:] in refusal(batch(f'{{"prompt": "x", {own}}}'), by)
+            ask(b'{"prompt": "x", "n": 2}', by)  # teaches the fast lane
+    within = f'{{"a": "x", "sampling": {{{own}}}}}'.encode()
+    assert "`sampling." + said[1:] in refusal(within, recipe(prompt="{a}"))
+    assert "`sampling." + said[1:] in refusal(within, recipe(prompt_jinja="{{ a }}"))
+
+
+def test_an_object_that_an_endpoint_is_sent_is_looked_into() -> None:
+    def said_of(name: str, value: str, url: str = "/v1/completions") -> str:
+        return refusal(
+            batch(f'{{"prompt": "x", "input": "y", "{name}": {value}}}', url=url), wire
+        )
+
+    wire, twice = limits_of_wire(), '{"k": {"5": 1, "5": 2}}'
+    inside = "has an object with the key `5` twice, expected each once"
+    assert f"`body.logit_bias` {inside}" in said_of("logit_bias", twice)
+    assert f"`body.more` {inside}" in said_of("more", f"[{twice}]", "/v1/responses")
+    tools = '[{"type": "function", "function": {"name": "f"}}]'
+    messages = '[{"role": "user", "content": "a"}]'
+    raw = f'{{"messages": {messages}, "tools": {tools}, "tool_choice": {twice}}}'
+    assert f"`tool_choice` {inside}" in refusal(raw.encode(), wire)
+
+
+def test_a_text_with_a_colon_is_no_key() -> None:
+    body = json.dumps({"input": ["a: b", 'with "quotes": c', "x"], "model": "m"})
+
+    assert ask(batch(body, url="/v1/embeddings"), limits_of_wire()).wire == body.encode()
+
+
 def batch(body: str, **outer: Any) -> bytes:
     head = json.dumps({"custom_id": "c", "method": "POST", "url": "/v1/completions", **outer})
     return f'{head[:-1]}, "body": {body}}}'.encode()
@@ -258,3 +302,4 @@ def test_jinja_sees_what_its_columns_hold_twice() -> None:
     )
     assert "`b` stands twice" in refusal(b'{"a": {"k": 1}, "b": 1, "b": 2}', by)
     assert ask(b'{"a": {"k": 1}, "b": 2, "c": 3, "c": 4}', by).text == "1 2"
+    assert "unreadable: `a` is no UTF-8" in refusal(b'{"a": ["\xff\\":"], "b": 1}', by)

@@ -239,6 +239,7 @@ def _limits(engine: EngineConfig, options: HttpOptions, models: list[dict[str, A
         media=("image", "audio") if engine.is_asked_for_texts else (),
         # It has done already what its model needs.
         activation="none" if engine.score is not None else "",
+        served=name,
         about=f"http: {name or 'the model served'} at {where}; a request may take {options.timeout_s:g} s",
     )
 

@@ -21,7 +21,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 
 from rowmill.errors import ConfigError, InvalidRow
-from rowmill.sandbox import TOO_MUCH, Sandbox, TooMuch
+from rowmill.sandbox import FAULTS, TOO_MUCH, Sandbox, TooMuch
 
 _PROBE = "rowmill asks"
 
@@ -112,7 +112,7 @@ class ChatTemplate:
         except TemplateError as error:
             reason = f"the chat template refuses the conversation: {error.message}"
             raise InvalidRow(reason=reason) from error
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except FAULTS as error:
             # What an expression of the template raises on data it was not written for; its text may hold the data.
             reason = f"the chat template fails on the conversation: {type(error).__name__}"
             raise InvalidRow(reason=reason) from error

@@ -19,6 +19,7 @@ from rowmill.config import SamplingConfig
 from rowmill.errors import ConfigError, InvalidRow
 from rowmill.rows import Limits, Sampling
 from rowmill.validate.lines import value_of, what_is, word
+from rowmill.validate.once import refuse_repeated_inside
 from rowmill.validate.schemas import is_balanced, schema_mistake
 
 _ALWAYS = frozenset(("temperature", "top_p", "max_tokens", "stop", "seed"))
@@ -210,7 +211,9 @@ class Samplings:
         for name, check in CHECKS.items():
             raw = columns.get(name, b"null")
             if raw != b"null":
-                new = check(value_of(raw, prefix + name), prefix + name)
+                value = value_of(raw, prefix + name)
+                refuse_repeated_inside(raw, prefix + name, value)
+                new = check(value, prefix + name)
                 _refuse_two(fields, new, name, prefix)
                 fields.update(new)
         if extra:

@@ -46,9 +46,8 @@ class FreeRows:
 
     def __init__(self, rules: Rules, job: Job) -> None:
         self._rules = rules
-        self._models = tuple(
-            dict.fromkeys(filter(None, (job.engine.model, *job.validate_.model_names)))
-        )
+        model = job.engine.model or rules.way.served
+        self._models = (model, *job.validate_.model_names)
         self._fields = ("prompt", job.messages, "prompt_token_ids")
         self._of_job = rules.samplings.of_job
         self._is_plain = not (rules.way.is_wire or rules.way.wraps_text)

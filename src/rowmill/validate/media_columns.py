@@ -19,6 +19,7 @@ from rowmill.media_item import Media, MediaKind
 from rowmill.rows import AnyRow, Limits, Request, TableRow
 from rowmill.validate.lines import names, shown, value_of
 from rowmill.validate.media_parts import of_column, wire_part
+from rowmill.validate.once import refuse_repeated_inside
 from rowmill.validate.rules import Rules
 
 
@@ -76,7 +77,9 @@ class MediaRows:
         columns, _ = self._rules.columns(row)
         if name not in columns:
             raise _missing(name, columns)
-        return value_of(columns[name], name), False
+        value = value_of(columns[name], name)
+        refuse_repeated_inside(columns[name], shown(name), value)
+        return value, False
 
 
 def _missing(name: str, columns: dict[str, bytes]) -> MissingColumn:

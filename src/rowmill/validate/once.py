@@ -29,6 +29,7 @@ _WORD = 4
 _BLOCK_BYTES = 2**19
 """Stays in the cache of a core."""
 _KEY_END, _SPACED_END = b'":', b'" :'
+_KEY = re.compile(rb'"[ \t\r\n]*:')
 _QUOTE_COLON, _BLANK_COLON = (int.from_bytes(pair, "little") for pair in (b'":', b" :"))
 
 
@@ -132,10 +133,21 @@ def refuse_repeated_inside(raw: bytes, field: str, value: Any = None) -> None:
     Raises:
         InvalidRow: names the column and the key.
     """
-    if b":" not in raw or (isinstance(value, list) and _is_flat(raw, value)):
+    if raw[:1] not in b"[{" or b":" not in raw:
         return
-    compact = b"" if value is None else msgspec.json.format(raw, indent=-1)
-    name = repeated_key(compact, value) if compact else find_repeated_key(raw)
+    if isinstance(value, list) and _is_flat(raw, value):
+        return
+    if _KEY.search(raw) is None:
+        return
+    try:
+        compact = b"" if value is None else msgspec.json.format(raw, indent=-1)
+        name = repeated_key(compact, value) if compact else find_repeated_key(raw)
+    except RecursionError as error:
+        reason = f"`{field}` is nested too deeply; flatten it"
+        raise InvalidRow(reason=reason) from error
+    except UnicodeDecodeError as error:
+        reason = f"`{field}` is no UTF-8, expected a file in UTF-8"
+        raise Unreadable(reason=reason) from error
     if name is not None:
         reason = (
             f"`{field}` has an object with the key `{shown(name)}` twice, expected each once"

@@ -2,7 +2,7 @@
 
 Promises: a row gives one Request or raises one RowError; the rules hold for all rows alike:
 with `prompt` or `prompt_jinja` a row is columns; without, it is a batch line where it has `url` and `body`
-(and `method` or `custom_id`), else it has one of `messages`, `prompt`, `prompt_token_ids`.
+(and `method` or `custom_id`) and no prompt of its own, else it has one of `messages`, `prompt`, `prompt_token_ids`.
 Knows nothing of: files, tokenizers, engines beyond their Limits.
 Memory: one row.
 """
@@ -105,6 +105,7 @@ def compile_recipe(
             passes_urls=is_wire and job.media.send == "url",
         ),
         text_field=_TEXT_FIELDS.get(job.kind, "prompt"),
+        served="" if job.engine.model else limits.served,
     )
     # A text always has the same numbers: as of an answer that is not drawn, one is enough for equal rows.
     plain = SamplingConfig(temperature=0, extra=job.sampling.extra)

@@ -37,6 +37,8 @@ class Way(msgspec.Struct, frozen=True):
     """What of images and audio may be asked with."""
     text_field: str = "prompt"
     """Name under which an endpoint takes a text."""
+    served: str = ""
+    """The model that answers, where the job names none and it is known."""
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
@@ -155,7 +157,9 @@ def row_tools(row: Mapping[str, bytes], way: Way, prefix: str = "") -> Any:
     value = value_of(raw, field)
     refuse_repeated_inside(raw, field, value)
     tools = check_tools(value, field)
-    chosen = value_of(row.get("tool_choice", b"null"), f"{prefix}tool_choice")
+    raw = row.get("tool_choice", b"null")
+    chosen = value_of(raw, f"{prefix}tool_choice")
+    refuse_repeated_inside(raw, f"{prefix}tool_choice", chosen)
     if way.is_wire or chosen in (None, "auto"):
         return tools
     if chosen == "none":

@@ -1,0 +1,273 @@
+"""A value -> the text that a `prompt_jinja` makes of it, wherever Jinja makes text.
+
+Promises: printed, joined by `~`, formatted, or given to a filter that makes text, a null is refused, booleans, lists and
+objects are JSON, numbers have their digits; what is none of these (a function, what `map` gives) is refused.
+In tests, comparisons, loops and arithmetic a value is what it is in Python: booleans cannot be subclassed, and a null
+that is no None would be none no longer.
+Knows nothing of: rows, columns.
+Source: jinja2 3.1: besides `finalize`, `~`, `%`, `TEXT.format` and the filters named here nothing makes text of a value;
+methods of texts take texts alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jinja2 import Undefined, nodes
+from jinja2.filters import make_attrgetter
+from jinja2.nodes import EvalContext
+from jinja2.runtime import Context
+
+from rowmill.sandbox import MAX_TEXT_BYTES, Sandbox, TooMuch
+from rowmill.validate.jinja_borders import FILTERS, Captures, bare
+
+_NUM_TEXTS = dict.fromkeys(
+    (
+        *("capitalize", "center", "e", "escape", "forceescape", "indent", "lower", "safe"),
+        *("string", "striptags", "title", "trim", "truncate", "upper", "urlize", "wordcount"),
+        "wordwrap",
+    ),
+    1,
+) | {"replace": 3}
+"""Filters -> how many of their arguments they make text of."""
+_ALSO_TEXTS = frozenset(("s", "old", "new"))
+"""The same, by name."""
+_OF_A_NUMBER = frozenset("bcdeEfFgGnoxX%")
+"""Last letters of formats that ask for a number."""
+
+
+class NullPrinted(Exception):
+    """A null was about to become text."""
+
+
+class Unprintable(Exception):
+    """Something that is no value of a row was about to become text; holds what it is."""
+
+
+class Digits(float):
+    """A number that prints as it stood in the source."""
+
+    def __new__(cls, source: str) -> Digits:
+        number = super().__new__(cls, source)
+        number.source = source
+        return number
+
+    source: str
+
+    def __str__(self) -> str:
+        return self.source
+
+    __repr__ = __str__
+
+
+class PromptSandbox(Sandbox):
+    """A sandbox in which values become text as the module says."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, number in _NUM_TEXTS.items():
+            self.filters[name] = _of_texts(self.filters[name], number)
+        self.filters["format"] = _of_formatted(self.filters["format"])
+        self.filters["join"] = _of_joined(self.filters["join"])
+        self.filters["urlencode"] = _of_pairs(self.filters["urlencode"])
+        self.filters["xmlattr"] = _of_attributes(self.filters["xmlattr"])
+        self.filters |= FILTERS
+        self.filters["tojson"] = self.filters["pprint"] = json_text
+
+    def joined(self, *parts: Any) -> str:
+        """`a ~ b`, compiled in its place."""
+        return super().joined(*map(plain, parts))
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Arithmetic; `TEXT % VALUES` is none."""
+        if operator == "%" and isinstance(left, str):
+            right = tuple(map(formatted, right)) if type(right) is tuple else formatted(right)
+        return super().call_binop(context, operator, left, right)
+
+    def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """A call; what a macro gives to a `call` block goes out as it is, words and data."""
+        found = super().call(context, obj, *args, **kwargs)
+        return found if "caller" in kwargs else bare(found)
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree: nodes.Template = Captures().visit(super()._parse(source, name, filename))
+        tree.set_environment(self)
+        return tree
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """`TEXT.format` and `TEXT.format_map`."""
+        inner = super().wrap_str_format(value)
+        if inner is None:
+            return None
+
+        def shown(*args: Any, **kwargs: Any) -> str:
+            return inner(*map(formatted, args), **_each_formatted(kwargs))
+
+        return shown
+
+
+def plain(value: Any) -> Any:
+    """What text is made of in place of a value: a text, a number, or a name that refuses itself.
+
+    Raises:
+        NullPrinted: It is a null.
+        Unprintable: It is nothing that a row could hold.
+    """
+    if value is None:
+        raise NullPrinted
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list | tuple):
+        return json_text(value)
+    if isinstance(value, str | int | float | Undefined):
+        return value
+    raise Unprintable(type(value).__name__)
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON, numbers by their digits: also as a filter, where a null is a value as any."""
+    if isinstance(value, Digits | _Formatted):
+        value = value.source
+        return value if isinstance(value, str) else json_text(value)
+    if isinstance(value, dict):
+        pairs = (
+            f"{json.dumps(_key(k), ensure_ascii=False)}: {json_text(value[k])}" for k in value
+        )
+        return _bounded("{" + ", ".join(pairs) + "}")
+    if isinstance(value, list | tuple):
+        return _bounded("[" + ", ".join(map(json_text, value)) + "]")
+    if value is None or isinstance(value, str | int | float):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Undefined):
+        return str(value)  # refuses itself, by its name
+    raise Unprintable(type(value).__name__)
+
+
+def _key(name: Any) -> str:
+    """A key of an object; those of a template's own may be other than texts."""
+    return name if isinstance(name, str) else json_text(name)
+
+
+def _bounded(text: str) -> str:
+    """A list may hold a list many times over."""
+    if len(text) > MAX_TEXT_BYTES:
+        raise TooMuch
+    return text
+
+
+class _Formatted:
+    """In the place of a value that is formatted, as a whole or a part of it."""
+
+    source: Any
+
+    def __str__(self) -> str:
+        return str(plain(self.source))
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
+class _Null(_Formatted):
+    source = None
+
+
+class _Flag(_Formatted, int):
+    source: bool
+
+    def __format__(self, spec: str) -> str:
+        is_number = spec[-1:] in _OF_A_NUMBER if spec else False
+        return int.__format__(self, spec) if is_number else super().__format__(spec)
+
+
+class _Items(_Formatted, list[Any]):
+    source: list[Any] | tuple[Any, ...]
+
+
+class _Fields(_Formatted, dict[Any, Any]):
+    source: dict[Any, Any]
+
+
+def formatted(value: Any) -> Any:
+    """What is formatted in the place of a value: equal to it where a format looks inside or asks for a number."""
+    if value is None:
+        return _Null()
+    found: Any
+    if isinstance(value, bool):
+        found = _Flag(value)
+    elif isinstance(value, dict):
+        found = _Fields(_each_formatted(value))
+    elif isinstance(value, list | tuple):
+        found = _Items(map(formatted, value))
+    else:
+        return plain(value)
+    found.source = value
+    return found
+
+
+def _each_formatted(values: dict[Any, Any]) -> dict[Any, Any]:
+    return {name: formatted(value) for name, value in values.items()}
+
+
+def _like(inner: Callable[..., Any], outer: Callable[..., Any]) -> Callable[..., Any]:
+    passes = getattr(inner, "jinja_pass_arg", None)
+    if passes is not None:  # how Jinja knows what to pass first
+        outer.__dict__["jinja_pass_arg"] = passes
+    return outer
+
+
+def _num_passed(inner: Callable[..., Any]) -> int:
+    """Arguments that Jinja passes before those of the template."""
+    return 1 if hasattr(inner, "jinja_pass_arg") else 0
+
+
+def _of_texts(inner: Callable[..., Any], number: int) -> Callable[..., Any]:
+    first = _num_passed(inner)
+    stop = first + number
+
+    def shown(*args: Any, **kwargs: Any) -> Any:
+        named = {k: plain(v) if k in _ALSO_TEXTS else v for k, v in kwargs.items()}
+        return inner(*args[:first], *map(plain, args[first:stop]), *args[stop:], **named)
+
+    return _like(inner, shown)
+
+
+def _of_formatted(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def shown(value: Any, *args: Any, **kwargs: Any) -> Any:
+        return inner(plain(value), *map(formatted, args), **_each_formatted(kwargs))
+
+    return _like(inner, shown)
+
+
+def _of_joined(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def shown(
+        context: EvalContext, value: Iterable[Any], d: Any = "", attribute: Any = None
+    ) -> Any:
+        if attribute is not None:
+            value = map(make_attrgetter(context.environment, attribute), value)
+        return inner(context, list(map(plain, value)), plain(d))
+
+    return _like(inner, shown)
+
+
+def _of_pairs(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def shown(value: Any) -> Any:
+        if isinstance(value, dict):
+            value = value.items()
+        elif value is None or isinstance(value, str | int | float | Undefined):
+            return inner(plain(value))
+        return inner([(plain(name), plain(one)) for name, one in value])
+
+    return _like(inner, shown)
+
+
+def _of_attributes(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def shown(context: EvalContext, d: dict[str, Any], autospace: bool = True) -> Any:
+        """By Jinja's own rule a null is no attribute."""
+        given = {k: v for k, v in d.items() if not (v is None or isinstance(v, Undefined))}
+        return inner(context, {k: plain(v) for k, v in given.items()}, autospace)
+
+    return _like(inner, shown)
