@@ -152,7 +152,7 @@ class MissingColumn(InvalidRow):
 
 
 class Unreadable(RowError):
-    """The line is no JSON object, or its columns are named as ours: none of them can be carried to the results."""
+    """The line is no JSON object, or its columns stand twice in it or are named as ours: those cannot be carried."""
 
     kind = "unreadable"
 

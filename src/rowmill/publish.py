@@ -206,7 +206,7 @@ def write_part(storage: Storage, spec: PartSpec) -> PartDone:
         return write_lines(storage, spec.name, lines, spec.form)
     from rowmill.join.tables import TableJoiner, batches, batches_by_completion
 
-    joiner = TableJoiner(spec.columns, spec.prefix, spec.form.own)
+    joiner = TableJoiner(spec.columns, spec.prefix, spec.form)
     rows = (
         batches(joiner, spec, _outcomes(storage, spec))
         if in_order

@@ -28,6 +28,8 @@ from rowmill.outcomes import pack
 from rowmill.pipeline import each, rejected
 from rowmill.plan import plan
 from rowmill.rows import Outcome, Row
+from rowmill.validate.recipe import id_columns
+from rowmill.validate.salvage import Salvage
 from rowmill.write.form import answer_form_of
 from rowmill.write.results import ResultLines, key_start
 
@@ -57,7 +59,9 @@ def infer(rows: Iterable[Mapping[str, Any]], job: Job) -> Iterator[dict[str, Any
         )
         try:
             feed = Feed(fleet.start(), prove_rows=0)
-            results = ResultLines(words.job.output.prefix, answer_form_of(words.job))
+            prefix = words.job.output.prefix
+            salvage = Salvage(prefix, id_columns(words.job))
+            results = ResultLines(prefix, answer_form_of(words.job), salvage.members)
             conversation = _Conversation(words, fleet, feed)
             for body, outcome in conversation.outcomes(rows, end=fleet.finish):
                 yield from map(_decoded, results.lines("row", [_joined(body, outcome)]))

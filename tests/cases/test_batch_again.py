@@ -155,6 +155,23 @@ def test_an_error_that_was_left_behind_by_a_kill_is_tidied(
     assert before == out.read_bytes()
 
 
+def test_a_bad_line_is_known_by_the_id_that_can_be_read(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    bad = [b'{"custom_id": "nul", "prompt": "\0"}\n', b'{"custom_id": "nan", "prompt": NaN}\n']
+    source.write_bytes(b"".join([asked("a", prompt="one"), *bad]))
+    lines = [vllm_error("nan"), vllm_error("nul"), answered("a")]
+    out.write_bytes(b"".join(lines))
+
+    finished = again(source, out)
+
+    assert finished.code == SOME_FAILED, finished.stderr
+    found = [json.loads(line) for line in out.read_bytes().splitlines()]
+    assert [line["custom_id"] for line in found] == ["nan", "nul", "a"]
+    words = [line["error"]["error"]["message"] for line in found[:2]]
+    assert "`NaN` is no JSON value" in words[0]
+    assert "NUL" in words[1]
+
+
 def test_lines_without_ids_of_their_own_are_told_by_their_order(tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     rows = [asked("a", prompt="one"), asked(None, prompt="two"), asked("a", prompt="three")]

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from rowmill.executors.caps import STOPPED_EARLY
+from rowmill.report.export import export
+from rowmill.report.named import Names
+from rowmill.report.run import open_view
+from rowmill.report.trace import trace
 from tests.cases.command import OK, SOME_FAILED, job, rowmill, run
 from tests.cases.compare import by_id, read_records
 
@@ -103,3 +107,30 @@ def test_a_retry_counts_what_was_paid_before(tmp_path: Path) -> None:
 
     assert (first.told["violations"], again.told["violations"]) == (40, 40)
     assert again.told["cost"] == pytest.approx(2 * first.told["cost"])
+
+
+def test_the_id_of_a_bad_row_is_found_as_that_of_a_good_one(tmp_path: Path) -> None:
+    source, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    source.write_bytes(
+        b'{"nr": 1.50, "id": "a", "text": "x"}\n'
+        b'{"nr": 2.50, "id": "b", "text": NaN}\n'
+        b'{"nr": "z", "id": "c", "text": "caf\xe9"}\n'
+    )
+    sets = {"prompt": "{text}", "validate.id_column": "nr", "output.format": "jsonl"}
+
+    assert run(source, out, sets=sets).code == SOME_FAILED
+
+    (part,) = (out / "results").iterdir()
+    starts = [line.partition(b',"rowmill_')[0] for line in part.read_bytes().splitlines()]
+    assert starts[1:] == [b'{"nr":2.50', b'{"nr":"z"']
+    view = open_view(str(out))
+    names = Names()
+    keys = range(3)
+    names.look(view, keys)
+    assert [names.id_of(key) for key in keys] == ["1.50", "2.50", "z"]
+    assert [trace(str(out), id).place for id in ("2.50", "z")] == [
+        "rows.jsonl:2",
+        "rows.jsonl:3",
+    ]
+    assert export(str(out), str(tmp_path / "all.jsonl")).rows == 3
+    assert (tmp_path / "all.jsonl").read_bytes() == part.read_bytes()

@@ -17,7 +17,7 @@ import pytest
 
 from rowmill.batch import Target, check_target
 from rowmill.batch.bodies import Served
-from rowmill.batch.lines import batch_line
+from rowmill.batch.lines import LineIds, batch_line
 from rowmill.errors import BadOutput
 from rowmill.rows import Choice, Outcome
 from tests.cases.command import OK, SOME_FAILED, environment, kill, rowmill
@@ -109,6 +109,39 @@ def test_repeated_ids_and_bad_lines_refuse_nothing(tmp_path: Path) -> None:
     assert [200, 400, 400, 400] == [r["response"]["status_code"] for r in records]
 
 
+def test_a_bad_line_stands_under_the_id_that_can_be_read(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(
+        line("a", prompt="one").encode()
+        + b'{"custom_id": "nan", "prompt": NaN}\n'
+        + b'{"custom_id": "", "id": 1.50, "prompt": "nul\0"}\n'
+        + b'{"custom_id": null, "id": "latin", "prompt": "caf\xe9"}\n'
+        + b'{"custom_id": "\\ud800", "prompt": "x"}\n'
+    )
+    (tmp_path / "more.csv").write_text("custom_id,note,prompt\nshort,x\n")
+
+    finished = batch(source, out, "-i", str(tmp_path / "more.csv"))
+
+    assert finished.code == SOME_FAILED, finished.stderr
+    found = [record["custom_id"] for record in read_records(out)]
+    assert found == ["a", "nan", 1.5, "latin", None, "short"]
+    assert b'"custom_id":1.50,' in out.read_bytes()
+    again = batch(source, out, "-i", str(tmp_path / "more.csv"))
+    assert (again.code, again.told["asked"]) == (SOME_FAILED, 0)
+
+
+def test_the_id_column_of_the_job_is_that_of_a_batch_file(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text(
+        '{"nr": 7, "id": "a", "prompt": "x"}\n{"nr": 8, "id": "a", "prompt": NaN}\n'
+    )
+
+    finished = batch(source, out, "--set", "validate.id_column=nr")
+
+    assert finished.code == SOME_FAILED, finished.stderr
+    assert [record["custom_id"] for record in read_records(out)] == [7, 8]
+
+
 def test_the_same_command_writes_the_same_bytes_and_asks_nothing(tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("".join(line(f"r{i}", prompt=f"row {i}") for i in range(20)))
@@ -179,7 +212,8 @@ def test_a_body_made_here_has_the_fields_of_vllm() -> None:
     outcome = Outcome(5, "ok", "x", "stop", choices, prompt_tokens=3, output_tokens=4)
     source = b'{"custom_id": 7, "url": "/v1/chat/completions", "body": {}}'
 
-    made = json.loads(msgspec.json.encode(batch_line(source, outcome, VLLM, "token")))
+    id = LineIds().of(source)
+    made = json.loads(msgspec.json.encode(batch_line(source, id, outcome, VLLM, "token")))
 
     assert 7 == made["custom_id"]
     body = made["response"]["body"]

@@ -132,7 +132,7 @@ def test_json_rows_come_back_equal_from_parquet(
 @given(batch=arrow_batches())
 def test_carried_columns_of_a_table_are_untouched(batch: pa.RecordBatch) -> None:
     columns = Columns(schema=packed_schema(batch.schema))
-    joiner = TableJoiner(columns, "p_")
+    joiner = TableJoiner(columns, "p_", Form("parquet"))
     shard = Shard(0, "t.parquet", "t.parquet", 0, batch.num_rows, 1, batch.num_rows, "parquet")
     ordinals = list(range(batch.num_rows))
     lines = [msgspec.json.encode(Outcome(n, "ok", text=str(n))) for n in ordinals]
@@ -173,19 +173,45 @@ BAD = [
 ]
 
 
-def test_of_a_bad_row_nothing_is_carried_but_its_id(tmp_path: Path) -> None:
+def test_of_a_bad_row_is_carried_what_can_be_read(tmp_path: Path) -> None:
     run = answered(tmp_path, [BAD])
 
     table = table_of(run, Form("parquet"))
 
     assert table.schema.field("n").type == pa.int64()
     assert [name for name in table.schema.names if name.startswith("p_text")] == ["p_text"]
-    # The 7 of the clashing row does not fit a column of texts.
-    assert table["id"].to_pylist() == ["a", None, "c", None, "e", "f", None]
+    # The clashing row is an object: its other columns are read as those of any row.
+    assert table["id"].to_pylist() == ['"a"', None, '"c"', "7", '"e"', '"f"', None]
     assert table["n"].to_pylist() == [1, None, None, None, 2, 3, None]
     assert table["s"].to_pylist() == [None, None, None, None, '"\\ud800"', None, None]
     kinds = ["unreadable" if n in (1, 2, 3, 6) else None for n in range(7)]
     assert table["p_error_kind"].to_pylist() == kinds
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "found"),
+    [
+        ('"a"', "7", None),
+        ("1", '"a"', None),
+        ("1", "7", 7),
+        ("1", "1.5", None),
+        ("1.5", "7", 7.0),
+        ("1.5", "9007199254740993", None),
+        ("1.5", "2.50", 2.5),
+        ("18446744073709551615", "7", 7),
+        ("18446744073709551615", "-7", None),
+        ("1", "18446744073709551615", None),
+        ("true", "false", False),
+        ("1", "true", None),
+        ('"a"', '"b"', "b"),
+    ],
+)
+def test_the_id_of_a_line_that_is_no_json_is_carried_where_it_fits(
+    tmp_path: Path, good: str, bad: str, found: object
+) -> None:
+    run = answered(tmp_path, [[f'{{"id": {good}}}', f'{{"id": {bad}, "n": NaN}}']])
+
+    assert table_of(run, Form("parquet"))["id"].to_pylist()[1] == found
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,25 @@ def test_the_id_column_is_that_of_the_job(tmp_path: Path) -> None:
     assert after == [lines[0], b'{"k": "1-2", "id": "a", "t": "x"}']
 
 
+def test_an_id_of_a_folder_is_written_into_rows_that_repeat_it(tmp_path: Path) -> None:
+    name = "dt=1/id=7/a.jsonl"
+    file = tmp_path / name
+    file.parent.mkdir(parents=True)
+    rows = [b'{"prompt":"x"}', b' {"prompt":"y"} ', b'{"prompt":"z","id":"b"}', b"{}"]
+    file.write_bytes(b"\n".join([*rows, b""]))
+
+    def mend() -> dict[str, int]:
+        recipe = compile_recipe(Job(), limits=Limits(), chat_template=False)
+        storage, columns = LocalStorage(str(tmp_path)), id_columns(Job())
+        return Repeats(
+            storage, [name], recipe=recipe, columns=columns, with_folders=True
+        ).mend()
+
+    assert [mend(), mend()] == [{name: 1}, {}]
+    mended_row = b' {"prompt":"y","id":"7-2"} '
+    assert file.read_bytes().splitlines() == [rows[0], mended_row, *rows[2:]]
+
+
 def test_batch_lines_are_known_by_custom_id(tmp_path: Path) -> None:
     line = (
         b'{"custom_id": "a", "method": "POST", "url": "/v1/completions",'

@@ -28,9 +28,9 @@ def test_rows_have_their_keys_and_bad_ones_a_reason() -> None:
     assert [b'{"id":5,"prompt":"x"}', b'{"id":8,"prompt":null}'] == [first.line, last.line]
 
 
-def test_spans_hold_of_a_bad_record_what_is_there() -> None:
+def test_spans_hold_all_columns_of_a_bad_record_too() -> None:
     assert [
         (5, b'{"id":5,"prompt":"x"}'),
-        (7, b'{"id":7}'),
+        (7, b'{"id":7,"prompt":null}'),
         (8, b'{"id":8,"prompt":null}'),
     ] == spans_of(table())

@@ -225,7 +225,6 @@ def test_a_text_that_is_no_utf8_is_null_and_harms_no_neighbour() -> None:
 
     assert ["ok", None, None, "\u00e9"] == view.values("c")
     assert b'{"c":null,"n":2,"l":null}' == view.lines()[1]
-    assert b'{"n":2}' == view.line_of_what_is_there(1)
     assert {"c": "\u00e9", "n": 4, "l": ["\u00e9"]} == json.loads(view.line(3))
 
 

@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +71,15 @@ def csv_of(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
 
 
 class Answered:
-    """A run over files, all rows answered."""
+    """A run over files, all rows answered but those that `is_bad`."""
 
-    def __init__(self, folder: Path, sources: Sequence[Path]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        sources: Sequence[Path],
+        *,
+        is_bad: Callable[[AnyRow | BadLine], bool] = lambda _: False,
+    ) -> None:
         self.storage = LocalStorage(str(folder / "out"))
         spool = folder / "out/spool"
         found = open_source([str(path) for path in sources], shard_bytes=300, spool=spool)
@@ -85,8 +91,17 @@ class Answered:
         self.places = [places.place_of(row.key) for row in rows]
         for task in range(self.cut.num_tasks):
             log = TaskLog(self.storage, task, 1)
-            mine = [row.key for row in rows if places.task_of(row.key) == task]
-            log.put(pack([Outcome(key, "ok", text=f"answer {key}") for key in mine]))
+            mine = [row for row in rows if places.task_of(row.key) == task]
+            log.put(
+                pack(
+                    [
+                        Outcome(row.key, "error", error_kind="unreadable", error="no row")
+                        if is_bad(row)
+                        else Outcome(row.key, "ok", text=f"answer {row.key}")
+                        for row in mine
+                    ]
+                )
+            )
             assert log.commit("w")
 
     def publish(self, kind: str, *, part_bytes: int = 1 << 28) -> list[bytes]:

@@ -128,6 +128,32 @@ def test_a_row_comes_before_the_job() -> None:
     assert (own.temperature, own.max_tokens, own.choices, own.schema) == (0, 9, ("x",), "")
 
 
+def test_what_a_row_takes_off_is_off() -> None:
+    job = {"schema": {"type": "object"}, "logprobs": 3, "seed": 1, "seed_per_row": True}
+    by = recipe(sampling=job)
+    free = {"response_format": {"type": "text"}}
+
+    def own(**columns: Any) -> Sampling:
+        return ask(line(prompt="a", **columns), by).sampling
+
+    assert own(**free).schema == ""
+    assert own(**free, choices=["x"]).choices == ("x",)
+    assert own(**free, regex="x").regex == "x"
+    assert own(**free, regex="x").schema == ""
+    assert own(logprobs=False).logprobs is None
+    assert own(logprobs=False, top_logprobs=0).logprobs is None
+    assert own(logprobs=True, top_logprobs=2).logprobs == 2
+    assert own(n=2).logprobs == 3
+    assert (own(seed=7).seed, own(seed=7).seed_per_row) == (7, False)
+    assert own(n=2).seed_per_row
+
+
+def test_a_row_that_wants_none_and_some_log_probabilities_is_refused() -> None:
+    said = refusal(line(prompt="a", logprobs=False, top_logprobs=5))
+
+    assert said == "invalid: `logprobs` is false and `top_logprobs` is 5; keep one"
+
+
 def test_rows_that_ask_alike_share_one_object() -> None:
     by = recipe()
     rows = [ask(line(prompt=text, max_tokens=5), by) for text in "ab"]

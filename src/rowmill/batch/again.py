@@ -18,11 +18,11 @@ from typing import Any, BinaryIO, NamedTuple
 import xxhash
 
 from rowmill import rundir
-from rowmill.batch.lines import id_of
+from rowmill.batch.lines import LineIds
 from rowmill.batch.reading import id_key, read_lines
 from rowmill.batch.target import Target
 from rowmill.errors import BadOutput, ConfigError
-from rowmill.read import BadLine, Source, open_source, read_rows, read_spans
+from rowmill.read import Source, open_source, read_spans
 from rowmill.report.run import run_of
 from rowmill.storage import place_of
 from rowmill.storage.addresses import is_remote
@@ -83,8 +83,13 @@ def check_alone(target: Target) -> None:
         raise BadOutput(reason=f"output `{file}` {reason}")
 
 
-def select(sources: Sequence[str], target: Target) -> Again:
+def select(sources: Sequence[str], target: Target, id_column: str = "") -> Again:
     """Write the lines of the input that the batch files hold no answer to.
+
+    Args:
+        sources: the input.
+        target: the files.
+        id_column: the job's `validate.id_column`.
 
     Raises:
         BadSource: the input, or a batch file, cannot be read.
@@ -94,16 +99,16 @@ def select(sources: Sequence[str], target: Target) -> Again:
     spool = folder / "spool"
     spool.mkdir(parents=True, exist_ok=True)
     try:
-        return _selected(open_source(sources, spool=spool), target, folder)
+        return _selected(open_source(sources, spool=spool), target, folder, LineIds(id_column))
     finally:
         shutil.rmtree(spool)
         with suppress(OSError):  # what an earlier start left is gone on with
             folder.rmdir()
 
 
-def _selected(source: Source, target: Target, folder: Path) -> Again:
+def _selected(source: Source, target: Target, folder: Path, ids: LineIds) -> Again:
     standing = _standing(target)
-    counts = Counter(key for key, _ in _input_lines(source))
+    counts = Counter(key for key, _ in _input_lines(source, ids))
     if counts and standing.fates and not counts.keys() & standing.fates.keys():
         reason = (
             f"no id of `{target.file}` is one of the input; name the input that it was made of"
@@ -114,7 +119,7 @@ def _selected(source: Source, target: Target, folder: Path) -> Again:
     digest, rows = xxhash.xxh3_64(), 0
     draft = folder / "lines.part"
     with draft.open("wb") as out:
-        for key, line in _input_lines(source):
+        for key, line in _input_lines(source, ids):
             if wanted[key][seen[key]] and line:
                 out.write(line + b"\n")
                 digest.update(line + b"\n")
@@ -148,13 +153,12 @@ def _is_there(file: str) -> bool:
     return bool(file) and Path(file).is_file()
 
 
-def _input_lines(source: Source) -> Iterator[tuple[Any, bytes]]:
-    """(id, line) of each row, in input order; lines that are none have no id, as in what was made of them."""
+def _input_lines(source: Source, ids: LineIds) -> Iterator[tuple[Any, bytes]]:
+    """(id, line) of each row, in input order; the id is that of what was made of it."""
     for shard in source.shards:
-        rows = (row for part in read_rows(shard) for row in part)
-        spans = (span for part in read_spans(shard) for span in part)
-        for row, (_, line) in zip(rows, spans, strict=True):
-            yield None if isinstance(row, BadLine) else id_key(id_of(row.line)), line.strip()
+        for spans in read_spans(shard):
+            for _, line in spans:
+                yield id_key(ids.of(line)), line.strip()
 
 
 def _wanted(key: Any, rows: int, standing: Standing, target: Target) -> list[bool]:

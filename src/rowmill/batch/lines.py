@@ -14,8 +14,11 @@ import msgspec
 import xxhash
 
 from rowmill.batch.bodies import Served, chat_body, completion_body
-from rowmill.rows import NULL, Outcome
-from rowmill.write.results import salvaged_id
+from rowmill.errors import RowError
+from rowmill.rows import NULL, RESULT_PREFIX, Outcome
+from rowmill.validate.ids import NO_ID, IdColumns, id_names, is_sound
+from rowmill.validate.lines import split_columns
+from rowmill.validate.salvage import Salvage
 
 _STATUS_BY_KIND = {
     "transient": 503,
@@ -51,40 +54,53 @@ class BatchLine(msgspec.Struct, frozen=True):
 
 
 class _Head(msgspec.Struct):
-    """What of an input line goes into its output line."""
+    """What of an input line says of which kind its answer is."""
 
-    custom_id: msgspec.Raw = NULL
-    id: msgspec.Raw = NULL
     url: Any = ""
     messages: msgspec.Raw = NULL
-
-    @property
-    def own_id(self) -> msgspec.Raw:
-        """What the line is known by."""
-        return self.custom_id if bytes(self.custom_id) != b"null" else self.id
 
 
 _read_head = msgspec.json.Decoder(_Head).decode
 encode = msgspec.json.Encoder().encode
 
 
-def batch_line(source: bytes, outcome: Outcome, served: Served, token: str) -> BatchLine:
+class LineIds:
+    """Finds what lines are known by, as the ids of rows are found."""
+
+    def __init__(self, id_column: str = "") -> None:
+        """Ids of a job with this `validate.id_column`."""
+        self._columns = IdColumns(id_names(id_column))
+        self._salvage = Salvage(RESULT_PREFIX, self._columns)
+
+    def of(self, source: bytes) -> msgspec.Raw:
+        """JSON of the id that the line of a row gets in a batch file, as it stands there; null for none."""
+        try:
+            columns = self._columns.columns(source)
+        except RowError:
+            columns = self._salvage.id_alone(source)
+        found = (columns.get(name, b"") for name in self._columns.names)
+        raw = next((raw for raw in found if raw not in NO_ID), b"null")
+        return msgspec.Raw(raw) if is_sound(raw) else NULL
+
+
+def batch_line(
+    source: bytes, custom_id: msgspec.Raw, outcome: Outcome, served: Served, token: str
+) -> BatchLine:
     """The line of a row.
 
     Args:
         source: The row's line in the input.
+        custom_id: What it is known by.
         outcome: What became of it.
         served: What bodies share.
         token: The run's: ids are made of it and the row's key, so that the same run gives the same file.
     """
-    head = _head(source)
-    custom_id = head.own_id
     name = xxhash.xxh3_64_hexdigest(f"{token}:{outcome.key}".encode())
     is_vllm = served.dialect == "vllm"
     id = f"vllm-{name}" if is_vllm else f"batch_req_{name}"
     request_id = f"vllm-batch-{name}" if is_vllm else f"req_{name}"
     if outcome.status == "ok":
-        body = _body(outcome, head, served, name)
+        body = _body(outcome, source, served, name)
         return BatchLine(id, custom_id, Response(200, request_id, body))
     if is_vllm:
         told, status = _error_of_vllm(outcome)
@@ -94,26 +110,22 @@ def batch_line(source: bytes, outcome: Outcome, served: Served, token: str) -> B
     return BatchLine(id, custom_id, response, NULL if response else _raw(own))
 
 
-def id_of(source: bytes) -> msgspec.Raw:
-    """JSON of the id that the line of a row gets in a batch file."""
-    return _head(source).own_id
-
-
-def _head(source: bytes) -> _Head:
-    try:
-        return _read_head(source)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        found = salvaged_id(source).rstrip(b",")
-        id = msgspec.json.decode(b"{%b}" % found, type=dict[str, msgspec.Raw])
-        return _Head(custom_id=next(iter(id.values()), NULL))
-
-
-def _body(outcome: Outcome, head: _Head, served: Served, name: str) -> msgspec.Raw:
+def _body(outcome: Outcome, source: bytes, served: Served, name: str) -> msgspec.Raw:
     if bytes(outcome.body) != b"null":
         return outcome.body
-    is_chat = "chat" in str(head.url) or bytes(head.messages) != b"null"
-    make = chat_body if is_chat else completion_body
+    make = chat_body if _is_chat(source) else completion_body
     return _raw(make(outcome, served, name))
+
+
+def _is_chat(source: bytes) -> bool:
+    """Whether a row that was answered was asked for a message."""
+    try:
+        head = _read_head(source)
+        return "chat" in str(head.url) or bytes(head.messages) != b"null"
+    except msgspec.MsgspecError:  # a column that is not used may hold half a surrogate pair
+        columns = split_columns(source)
+        has_messages = columns.get("messages", b"null") != b"null"
+        return has_messages or b"chat" in columns.get("url", b"")
 
 
 def _error_of_vllm(outcome: Outcome) -> tuple[msgspec.Raw, int]:

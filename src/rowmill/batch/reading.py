@@ -152,7 +152,7 @@ def id_key(id: Any) -> Any:
     """What is equal where ids are: of JSON as it was decoded, or of its text."""
     found = msgspec.json.decode(id) if isinstance(id, msgspec.Raw) else id
     if found is None or isinstance(found, str):
-        return found
+        return found or None  # an empty text is no id
     return msgspec.json.encode(found)
 
 

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rowmill.batch.bodies import Served
-from rowmill.batch.lines import BatchLine, batch_line, encode
+from rowmill.batch.lines import BatchLine, LineIds, batch_line, encode
 from rowmill.batch.target import Target, read_target
 from rowmill.errors import BadOutput, StorageError
 from rowmill.outcomes import decode
-from rowmill.read import BadLine, read_rows
+from rowmill.read import read_spans
 from rowmill.report.run import View, open_view
+from rowmill.rows import pack_key
 from rowmill.storage import place_of
 from rowmill.storage.addresses import is_remote, parse_address
 from rowmill.storage.drafts import Draft, open_draft
@@ -137,15 +138,17 @@ def write_again(folder: str) -> Written | None:
 def _lines(view: View, target: Target) -> Iterator[BatchLine]:
     began = int(datetime.fromisoformat(view.record.started).timestamp())
     served = Served(target.dialect, target.model, began)
+    ids = LineIds(view.record.identity.get("validate.id_column") or "")
     lines_of = view.range_lines()
     for task in range(view.cut.num_tasks):
         by_key = {o.key: o for part in lines_of(task) for o in map(decode, part)}
         for shard, first, stop in view.places.task_slices(task):
-            for rows in read_rows(shard, first=first, stop=stop):
-                for row in rows:
-                    source = b"" if isinstance(row, BadLine) else row.line
-                    if row.key in by_key:
-                        yield batch_line(source, by_key[row.key], served, view.record.token)
+            for spans in read_spans(shard, first=first, stop=stop):
+                for ordinal, source in spans:
+                    outcome = by_key.get(pack_key(shard.index, ordinal))
+                    if outcome is not None:
+                        custom_id, token = ids.of(source), view.record.token
+                        yield batch_line(source, custom_id, outcome, served, token)
 
 
 class _File:

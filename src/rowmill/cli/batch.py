@@ -167,7 +167,7 @@ def _ask_again(given: dict[str, Any], flags: dict[str, Any], job: Job, target: T
     from rowmill.batch import drop, errors_of, num_failed, put_back, select
     from rowmill.cli.work import summary_record
 
-    again = select(job.source, target)
+    again = select(job.source, target, job.validate_.id_column)
     say(f"retry   {again.rows:,} rows are asked again, {again.kept:,} are answered")
     made: list[str] = []
     record: dict[str, Any] = {"asked": 0, "kept": again.kept}

@@ -299,7 +299,8 @@ def publish_run(opened: Opened, storage: Storage, ahead: Ahead | None) -> Done:
 def form_of_run(opened: Opened) -> Form:
     """How the run's results are written."""
     job = opened.words.job
-    return form_of(job.output, opened.cut.shards, answer_form_of(job))
+    own, id_column = answer_form_of(job), job.validate_.id_column
+    return form_of(job.output, opened.cut.shards, own, id_column)
 
 
 def schema_text(job: Job) -> str:

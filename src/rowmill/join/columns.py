@@ -88,7 +88,7 @@ def look(stretch: Stretch) -> SeenColumns:
 def _readable(
     lines: list[bytes], prefix: str
 ) -> list[dict[str, bytes] | dict[str, msgspec.Raw]]:
-    """The columns of lines that are rows: others carry nothing."""
+    """The columns of lines that are objects, those left out that are named as ours are."""
     try:
         rows = split_lines(lines, split_columns)
     except Unreadable:
@@ -98,7 +98,11 @@ def _readable(
                 rows += split_lines([line], split_columns)
             except Unreadable:
                 continue
-    return [row for row in rows if not any(name.startswith(prefix) for name in row)]
+    if not any(name.startswith(prefix) for row in rows for name in row):
+        return rows
+    return [
+        {name: raw for name, raw in row.items() if not name.startswith(prefix)} for row in rows
+    ]
 
 
 def _json_schema(limits: Limits, prefix: str, *, as_text: bool) -> pa.Schema:
@@ -132,7 +136,7 @@ def _stretches(limits: Limits, prefix: str) -> list[Stretch]:
 
 
 def _without_clashes(schema: pa.Schema, prefix: str) -> pa.Schema:
-    """Rows with columns that are named as ours are no rows: nothing of such columns is carried."""
+    """Columns that are named as ours make their rows bad, and are not carried."""
     import pyarrow as pa
 
     if not any(name.startswith(prefix) for name in schema.names):

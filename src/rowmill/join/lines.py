@@ -12,19 +12,19 @@ from itertools import groupby
 
 from rowmill.errors import StorageError
 from rowmill.join.outcomes import MERGED_ROWS, OutcomeLines, arrival, lines_of
-from rowmill.join.part import PartSpec
+from rowmill.join.part import PartSpec, salvage_of
 from rowmill.outcomes import key_of
 from rowmill.read import in_turn, read_spans
 from rowmill.record import Cut, Places
 from rowmill.rows import Shard, pack_key
 from rowmill.storage import Storage
-from rowmill.write.answer_form import AnswerForm
+from rowmill.write.form import Form
 from rowmill.write.results import ResultLines, key_start
 
 
 def joined(spec: PartSpec, outcomes: OutcomeLines) -> Iterator[list[bytes]]:
     """Result lines of a part, a few thousand at a time; `outcomes` stand at its first row."""
-    results = ResultLines(spec.prefix, spec.form.own)
+    results = _results(spec.prefix, spec.form)
     for shard, _, limit in in_turn(spec.whole_slices()):
         first_key, first_line = pack_key(shard.index, 0), shard.first_line
         for spans in read_spans(shard, stop=limit):
@@ -34,7 +34,11 @@ def joined(spec: PartSpec, outcomes: OutcomeLines) -> Iterator[list[bytes]]:
                 (first_line + ordinal, source, len(start), outcome)
                 for (ordinal, source), start, outcome in zip(spans, starts, found, strict=True)
             ]
-            yield list(results.lines(shard.name, rows))
+            yield list(results.lines(shard.name, rows, shard.partitions))
+
+
+def _results(prefix: str, form: Form) -> ResultLines:
+    return ResultLines(prefix, form.own, salvage_of(prefix, form).members)
 
 
 def check_keys(
@@ -61,7 +65,7 @@ def no_outcome(part: str, shard: Shard, ordinal: int) -> StorageError:
 
 def joined_by_completion(storage: Storage, spec: PartSpec) -> Iterator[list[bytes]]:
     """Result lines of a part, task by task, rows of a task as they were answered."""
-    results = ResultLines(spec.prefix, spec.form.own)
+    results = _results(spec.prefix, spec.form)
     for commit, slices in zip(spec.commits, spec.slices, strict=True):
         lines = lines_of(storage, commit)
         sources: list[tuple[Shard, int, bytes]] = []
@@ -94,6 +98,7 @@ def _lines(
                 (shard.first_line + n, source, len(key_start(pack_key(index, n))), outcome)
                 for _, n, source, outcome in of_shard
             ],
+            shard.partitions,
         )
 
 
@@ -101,10 +106,10 @@ def joined_rows(
     cut: Cut,
     lines_of: Callable[[int], Iterator[list[bytes]]],
     prefix: str,
-    own: AnswerForm | None = None,
+    form: Form,
 ) -> Iterator[list[bytes]]:
     """Result lines of the rows that have an outcome, task by task: also of a run that is not whole."""
-    results = ResultLines(prefix, own)
+    results = _results(prefix, form)
     places = Places(cut)
     for task in range(cut.num_tasks):
         line_by_key = {key_of(line): line for part in lines_of(task) for line in part}
@@ -116,4 +121,4 @@ def joined_rows(
                     for key, n, source in keyed
                     if key in line_by_key
                 ]
-                yield list(results.lines(shard.name, rows))
+                yield list(results.lines(shard.name, rows, shard.partitions))

@@ -13,6 +13,8 @@ import msgspec
 
 from rowmill.journal import Commit
 from rowmill.rows import Shard
+from rowmill.validate.ids import IdColumns, id_names
+from rowmill.validate.salvage import Salvage
 from rowmill.write.form import Form
 
 if TYPE_CHECKING:
@@ -65,6 +67,11 @@ class PartDone(msgspec.Struct, frozen=True):
     """Shards, or in completion order tasks, that lie in it; 0: not known."""
     made_of: str = ""
     """Digest of all that it was made of; a part that would be made of the same is kept."""
+
+
+def salvage_of(prefix: str, form: Form) -> Salvage:
+    """What of bad lines results carry, whose own columns begin with `prefix`."""
+    return Salvage(prefix, IdColumns(id_names(form.id_column or "")))
 
 
 def packed_schema(schema: pa.Schema) -> str:

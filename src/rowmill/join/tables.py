@@ -11,21 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from rowmill.join.lines import check_keys
 from rowmill.join.outcomes import OutcomeLines, arrival, lines_of
-from rowmill.join.part import Columns, PartSpec, unpacked_schema
+from rowmill.join.part import Columns, PartSpec, salvage_of, unpacked_schema
 from rowmill.outcomes import key_of
 from rowmill.read import in_turn, read_spans, read_tables
 from rowmill.record import Cut, Places
-from rowmill.rows import Shard, pack_key
+from rowmill.rows import Partitions, Shard, pack_key
 from rowmill.storage import Storage
 from rowmill.validate.lines import split_columns
-from rowmill.write.answer_form import AnswerForm
+from rowmill.validate.salvage import members_of
+from rowmill.write.form import Form
 from rowmill.write.json_columns import columns_of, fits, split_lines, to_batch
 from rowmill.write.outcome_columns import OutcomeColumns
-from rowmill.write.results import salvaged_id
 from rowmill.write.sound_texts import with_sound_texts
 from rowmill.write.unify import fit
 
@@ -41,14 +39,15 @@ Chunk = tuple[list[int], Carried]
 class TableJoiner:
     """Joins the rows of one run."""
 
-    def __init__(self, columns: Columns, prefix: str, own: AnswerForm | None = None) -> None:
-        """Rows with `columns`, names of ours beginning with `prefix`; `own` where answers are no text."""
+    def __init__(self, columns: Columns, prefix: str, form: Form) -> None:
+        """Rows with `columns`, written as `form` says, names of ours beginning with `prefix`."""
         import pyarrow as pa
 
         self._carried = unpacked_schema(columns.schema)
         self._json = unpacked_schema(columns.json_schema)
+        self._salvage = salvage_of(prefix, form)
         self._own = OutcomeColumns(
-            prefix, columns.answers, own=own, dimensions=columns.dimensions
+            prefix, columns.answers, own=form.own, dimensions=columns.dimensions
         )
         self.schema: pa.Schema = pa.schema(
             [*self._carried, *self._own.schema], metadata=self._carried.metadata
@@ -58,7 +57,10 @@ class TableJoiner:
         """The rows of a slice."""
         if shard.format == "jsonl":
             for spans in read_spans(shard, first=first, stop=stop):
-                yield [n for n, _ in spans], self._of_lines([line for _, line in spans])
+                yield (
+                    [n for n, _ in spans],
+                    self._of_lines([line for _, line in spans], shard.partitions),
+                )
             return
         names = set(self._carried.names)
         for table in read_tables(shard, first=first, stop=stop, wants=names.__contains__):
@@ -79,24 +81,26 @@ class TableJoiner:
     def _of_batch(self, batch: pa.RecordBatch) -> Carried:
         return lambda _: fit(batch, self._carried)
 
-    def _of_lines(self, lines: list[bytes]) -> Carried:
+    def _of_lines(self, lines: list[bytes], folders: Partitions) -> Carried:
         def carried(unreadable: Sequence[int]) -> pa.RecordBatch:
             held = list(lines)
             for at in unreadable:
-                held[at] = self._salvaged(held[at])
+                held[at] = self._salvaged(held[at], folders)
             columns = columns_of(split_lines(held, split_columns))
             return fit(to_batch(columns, len(held), self._json), self._carried)
 
         return carried
 
-    def _salvaged(self, line: bytes) -> bytes:
-        """A line with the id alone, where it fits its column."""
-        found = salvaged_id(line)
-        id_ = b"{%b}" % found.rstrip(b",")
-        for name, value in msgspec.json.decode(id_).items():
-            if name in self._json.names and fits(value, self._json.field(name)):
-                return id_
-        return b"{}"
+    def _salvaged(self, line: bytes, folders: Partitions) -> bytes:
+        """A line with what of it can be carried; of one that is no object, what fits its column."""
+        columns = self._salvage.whole(line)
+        if columns is None:
+            columns = {
+                name: raw
+                for name, raw in self._salvage.id_alone(line, folders).items()
+                if name in self._json.names and fits(raw, self._json.field(name))
+            }
+        return b"{%b}" % members_of(columns).rstrip(b",")
 
 
 def batches(

@@ -41,10 +41,11 @@ class RunRows:
 
     def __init__(self, storage: Storage, cut: Cut, prefix: str) -> None:
         """Look at the source: its columns are known from here on."""
-        columns = carried_columns(column_limits(cut), Form("parquet"), prefix)
+        form = Form("parquet")
+        columns = carried_columns(column_limits(cut), form, prefix)
         self.schema: pa.Schema = unpacked_schema(columns.schema)
         self._storage, self._places = storage, Places(cut)
-        self._joiner = TableJoiner(columns, prefix)
+        self._joiner = TableJoiner(columns, prefix, form)
 
     def of(self, commit: Commit) -> Iterator[Answered]:
         """The answered rows of a task."""

@@ -21,6 +21,7 @@ from io import FileIO
 from operator import or_
 from pathlib import Path
 
+import msgspec
 import xxhash
 
 from rowmill.errors import RowError, StorageError
@@ -33,13 +34,14 @@ from rowmill.rows import Row
 from rowmill.storage import LocalStorage
 from rowmill.storage.drafts import open_draft
 from rowmill.validate import Recipe
-from rowmill.validate.ids import IdColumns, canonical_id
+from rowmill.validate.ids import IdColumns
 from rowmill.validate.lines import split_columns
 
 OFFSET_BITS = 44
 """A key is the number of a file and the place of a line in it: 16 TiB a file, a million files."""
 MAX_NUMBERS = 1 << 18
 SMALL_STEPS = 8
+_SPACE = b" \t\r"
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
 _FIRST_READ = 1 << 14
 
@@ -59,7 +61,7 @@ class Repeats:
         """Copies to look through; `with_folders`: folders such as `region=007` are columns of their rows."""
         self._storage, self._names = storage, names
         self._recipe, self._columns = recipe, columns
-        self._as_read = [
+        self._adders = [
             line_adder(partitions_of(name) if with_folders else ()) for name in names
         ]
         self._seen = SeenIds(confirm=self._id_at)
@@ -98,7 +100,9 @@ class Repeats:
             bad = [
                 (at, line) for at, line, id_ in zip(keys, lines, ids, strict=True) if not id_
             ]
-            self._others.add([self._other_id(line) for _, line in bad], [at for at, _ in bad])
+            self._others.add(
+                [self._other_id(line, file) for _, line in bad], [at for at, _ in bad]
+            )
         return repeated
 
     def _rewrite(self, file: int, keys: array[int]) -> int:
@@ -128,7 +132,7 @@ class Repeats:
             for at, new in self._free(
                 left, [self._id_of(lines[at], at >> OFFSET_BITS) for at in left], tries
             ):
-                lines[at] = self._with_id(lines[at], new)
+                lines[at] = self._with_id(lines[at], new, at >> OFFSET_BITS)
                 left.remove(at)
         return b"\n".join([*lines.values(), b""])
 
@@ -152,28 +156,36 @@ class Repeats:
         self._numbers[hash_] = number
         return _text_of(id_) + b'-%d"' % number
 
-    def _with_id(self, line: bytes, new: bytes) -> bytes:
-        """The line with the number of a new id behind its id, which keeps its escapes."""
-        columns = split_columns(line)
-        for name in self._columns.names:
-            if canonical_id(columns.get(name, b""), name):
-                start, stop = value_span(line, name)
-                number = new[new.rindex(b"-") :]
-                return line[:start] + _text_of(line[start:stop]) + number + line[stop:]
-        return line
+    def _with_id(self, line: bytes, new: bytes, file: int) -> bytes:
+        """The line with the number of a new id behind its id, which keeps its escapes.
+
+        An id that the row has from its folder is written into the row: its own column comes first.
+        """
+        name, _ = self._columns.found(split_columns(self._as_read(line, file)))
+        if name not in split_columns(line):
+            row = line.strip(_SPACE)
+            added = line_adder(((name, msgspec.json.decode(new, type=str)),))(row)
+            return line.replace(row, added)
+        start, stop = value_span(line, name)
+        number = new[new.rindex(b"-") :]
+        return line[:start] + _text_of(line[start:stop]) + number + line[stop:]
+
+    def _as_read(self, line: bytes, file: int) -> bytes:
+        """The row as a run reads it: with the columns of its folders."""
+        return self._adders[file](line.strip(_SPACE))
 
     def _id_of(self, line: bytes, file: int) -> bytes:
         """Id of a row that can be asked."""
         if len(line) > MAX_LINE_BYTES or b"\0" in line or not is_utf8(line):
             return b""
         try:
-            return self._recipe.request(Row(0, self._as_read[file](line))).id
+            return self._recipe.request(Row(0, self._as_read(line, file))).id
         except RowError:
             return b""
 
-    def _other_id(self, line: bytes) -> bytes:
+    def _other_id(self, line: bytes, file: int) -> bytes:
         """Id of a row that cannot be asked, or that has none."""
-        return self._columns.of(Row(0, line))
+        return self._columns.of(Row(0, self._as_read(line, file)))
 
     def _id_at(self, key: int) -> bytes:
         file, offset = key >> OFFSET_BITS, key & ((1 << OFFSET_BITS) - 1)

@@ -52,12 +52,5 @@ def rows_of(shard: Shard, table: Table) -> list[AnyRow | BadLine]:
 
 
 def spans_of(table: Table) -> list[tuple[int, bytes]]:
-    """(ordinal, JSON line) of every row, bad ones among them: what JSON Lines results carry.
-
-    Returns: lines with all columns of the table; of a bad record, those that are not null.
-    """
-    view = ColumnsView(table.batch)
-    lines = list(view.lines())
-    for at in table.bad:
-        lines[at] = view.line_of_what_is_there(at)
-    return list(zip(table.ordinals.tolist(), lines, strict=True))
+    """(ordinal, JSON line) of every row, bad ones among them: what JSON Lines results carry."""
+    return list(zip(table.ordinals.tolist(), ColumnsView(table.batch).lines(), strict=True))

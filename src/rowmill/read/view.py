@@ -77,11 +77,6 @@ class ColumnsView(RowColumns):
             return _line_maker(tuple(row.schema.names))(columns, 1)[0]
         return self.lines()[at]
 
-    def line_of_what_is_there(self, at: int) -> bytes:
-        """As `line`, without the columns that are null."""
-        row = {name: self.values(name)[at] for name in self.batch.schema.names}
-        return _encode({name: value for name, value in row.items() if value is not None})
-
 
 LineMaker = Callable[[Sequence[list[Any]], int], list[bytes]]
 

@@ -55,9 +55,10 @@ def export(output: str, target: str) -> Exported:
 def _write(view: View, storage: Storage, name: str, form: Form) -> int:
     prefix = view.record.prefix
     own = _own(view)
-    form = msgspec.structs.replace(form, own=own)
+    id_column = view.record.identity.get("validate.id_column") or msgspec.UNSET
+    form = msgspec.structs.replace(form, own=own, id_column=id_column)
     if form.is_lines:
-        lines = joined_rows(view.cut, view.range_lines(), prefix, own)
+        lines = joined_rows(view.cut, view.range_lines(), prefix, form)
         return write_lines(storage, name, lines, form).num_rows
     from rowmill.join.columns import carried_columns
     from rowmill.join.tables import TableJoiner, batches_of_rows
@@ -71,7 +72,7 @@ def _write(view: View, storage: Storage, name: str, form: Form) -> int:
         answers=answers,
         dimensions=_dimensions(view) if own else 0,
     )
-    joiner = TableJoiner(columns, prefix, own)
+    joiner = TableJoiner(columns, prefix, form)
     batches = batches_of_rows(joiner, view.cut, view.range_lines())
     return write_table(storage, name, joiner.schema, batches, form).num_rows
 

@@ -7,7 +7,6 @@ Memory: the ids; one piece of one shard.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 
 import msgspec
@@ -16,8 +15,9 @@ from rowmill.errors import RowmillError
 from rowmill.read import read_spans
 from rowmill.report.run import View
 from rowmill.rows import pack_key, unpack_key
+from rowmill.validate.ids import IdColumns, id_names
+from rowmill.validate.salvage import Salvage
 
-ID_COLUMNS = ("custom_id", "id")
 MAX_CHARS = 80
 
 
@@ -46,7 +46,7 @@ class Names:
         return self._id_by_key.get(key, "")
 
     def _read(self, view: View, keys: list[int]) -> None:
-        columns = (view.record.identity.get("validate.id_column") or "", *ID_COLUMNS)
+        salvage = salvage_of(view)
         by_shard: dict[int, list[int]] = {}
         for number, ordinal in map(unpack_key, keys):
             by_shard.setdefault(number, []).append(ordinal)
@@ -57,16 +57,21 @@ class Names:
             wanted = set(ordinals)
             for ordinal, line in (span for part in spans for span in part):
                 if ordinal in wanted:
-                    self._id_by_key[pack_key(number, ordinal)] = id_in(line, columns)
+                    self._id_by_key[pack_key(number, ordinal)] = id_in(line, salvage)
 
 
-def id_in(line: bytes, columns: tuple[str, ...]) -> str:
-    """The id in a row; empty where there is none, or it is no text or number."""
-    with contextlib.suppress(msgspec.DecodeError, RecursionError):
-        found = msgspec.json.decode(line)
-        if isinstance(found, dict):
-            ids = [found[name] for name in columns if name in found]
-            if ids and isinstance(ids[0], str | int):
-                text = str(ids[0])
-                return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}..."
-    return ""
+def salvage_of(view: View) -> Salvage:
+    """Finds the ids of a run's rows, good or bad."""
+    names = id_names(view.record.identity.get("validate.id_column") or "")
+    return Salvage(view.record.prefix, IdColumns(names))
+
+
+def id_in(line: bytes, salvage: Salvage) -> str:
+    """The id in a row; empty where there is none."""
+    text = text_of(salvage.id(line))
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}..."
+
+
+def text_of(id: bytes) -> str:
+    """An id for people: a string as it is, a number by its digits."""
+    return msgspec.json.decode(id, type=str) if id.startswith(b'"') else id.decode()

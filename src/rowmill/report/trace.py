@@ -12,7 +12,7 @@ import msgspec
 from rowmill.errors import ConfigError
 from rowmill.journal import Commit, generations
 from rowmill.read import read_spans
-from rowmill.report.named import ID_COLUMNS
+from rowmill.report.named import salvage_of, text_of
 from rowmill.report.run import View, open_view
 from rowmill.retries import read_retries
 from rowmill.rows import RESULT_PREFIX, Outcome, pack_key, unpack_key
@@ -167,26 +167,14 @@ def _key_of_place(view: View, row: str) -> int | None:
 
 def _key_of_id(view: View, row: str) -> int | None:
     """Look through the input for the id: one pass, as fast as lines are read."""
-    columns = (view.record.identity.get("validate.id_column") or "", *ID_COLUMNS)
+    salvage = salvage_of(view)
     needle = row.encode()
     escaped = msgspec.json.encode(row)[1:-1]
     view.check_input()
     for shard, first, stop in view.places.all_slices():
         for spans in read_spans(shard, first=first, stop=stop):
             for ordinal, line in spans:
-                if (needle in line or escaped in line or b"\\u" in line) and _has_id(
-                    line, row, columns
-                ):
+                may_be = needle in line or escaped in line or b"\\u" in line
+                if row and may_be and text_of(salvage.id(line)) == row:
                     return pack_key(shard.index, ordinal)
     return None
-
-
-def _has_id(line: bytes, row: str, columns: tuple[str, ...]) -> bool:
-    try:
-        found = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    if not isinstance(found, dict):
-        return False
-    ids = [found[name] for name in columns if name in found]
-    return bool(ids) and str(ids[0]) == row

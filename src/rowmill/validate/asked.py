@@ -103,7 +103,7 @@ def _response_format(value: Any, field: str) -> dict[str, Any]:
         _refuse(field, what_is(value), "an object with `type`")
     kind = value.get("type")
     if kind == "text":
-        return {}
+        return _CONSTRAINTS
     if kind == "json_object":
         return {**_CONSTRAINTS, "schema": '{"type": "object"}'}
     if kind != "json_schema":
@@ -116,8 +116,13 @@ def _response_format(value: Any, field: str) -> dict[str, Any]:
 
 def _logprobs(value: Any, field: str) -> dict[str, Any]:
     if isinstance(value, bool):
-        return {"logprobs": 0} if value else {}
+        return {"logprobs": 0 if value else None}
     return _whole("logprobs", 0, 1000)(value, field)
+
+
+def _seed(value: Any, field: str) -> dict[str, Any]:
+    # Given for this row, it is the row's: the job's rule is for rows that say nothing.
+    return {**_whole("seed", -(2**63), 2**63 - 1)(value, field), "seed_per_row": False}
 
 
 def _lora(value: Any, field: str) -> dict[str, Any]:
@@ -146,7 +151,7 @@ CHECKS: Mapping[str, Check] = {
     "max_tokens": _whole("max_tokens", 1, 2**31),
     "n": _whole("n", 1, 2**31),
     "stop": _stop,
-    "seed": _whole("seed", -(2**63), 2**63 - 1),
+    "seed": _seed,
     "presence_penalty": _real("presence_penalty", "", lambda _: True),
     "frequency_penalty": _real("frequency_penalty", "", lambda _: True),
     "repetition_penalty": _real("repetition_penalty", " above 0", lambda x: x > 0),
@@ -215,7 +220,9 @@ class Samplings:
                 refuse_repeated_inside(raw, prefix + name, value)
                 new = check(value, prefix + name)
                 _refuse_two(fields, new, name, prefix)
-                fields.update(new)
+                # `text` takes off what the job holds answers to, nothing of the row's own; 0 gives back no `logprobs`.
+                is_weak = new is _CONSTRAINTS or (name == "top_logprobs" and _is_off(fields))
+                fields = {**new, **fields} if is_weak else {**fields, **new}
         if extra:
             own = {**json.loads(self.of_job.extra or "{}"), **json.loads(extra)}
             fields["extra"] = json.dumps(own, ensure_ascii=False)
@@ -249,10 +256,20 @@ def _refuse_two(fields: dict[str, Any], new: dict[str, Any], name: str, prefix: 
     ):
         reason = f"`{prefix}max_tokens` and `{prefix}max_completion_tokens` differ; keep one"
         raise InvalidRow(reason=reason)
-    given = [key for key in _CONSTRAINTS if fields.get(key) and "choices" in new]
+    tops = new.get("logprobs") if name == "top_logprobs" else None
+    if tops and _is_off(fields):
+        reason = f"`{prefix}logprobs` is false and `{prefix}top_logprobs` is {tops}; keep one"
+        raise InvalidRow(reason=reason)
+    is_held = "choices" in new and new is not _CONSTRAINTS
+    given = [key for key in _CONSTRAINTS if is_held and fields.get(key)]
     if given:
         reason = f"`{prefix}{given[0]}` and `{prefix}{name}` exclude each other; keep one"
         raise InvalidRow(reason=reason)
+
+
+def _is_off(fields: dict[str, Any]) -> bool:
+    """Whether the row wants no log-probabilities."""
+    return fields.get("logprobs", 0) is None
 
 
 def _from_config(job: SamplingConfig) -> Sampling:

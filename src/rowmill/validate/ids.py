@@ -16,7 +16,8 @@ from rowmill.errors import InvalidRow, RowError
 from rowmill.rows import AnyRow
 from rowmill.validate.lines import split_columns, value_of
 
-_NONE = (b"", b"null", b'""')
+NO_ID = (b"", b"null", b'""')
+"""JSON texts that say that a row has none."""
 _QUOTE, _LIST, _OBJECT = b'"[{'
 
 
@@ -26,7 +27,7 @@ def canonical_id(raw: bytes, field: str) -> bytes:
     Raises:
         InvalidRow: a list or an object.
     """
-    if raw in _NONE:
+    if raw in NO_ID:
         return b""
     if raw[0] == _QUOTE:  # a string; without a backslash JSON has one spelling for it
         return raw if b"\\" not in raw else msgspec.json.encode(value_of(raw, field))
@@ -35,6 +36,22 @@ def canonical_id(raw: bytes, field: str) -> bytes:
         reason = f"`{field}` is {found}, expected a string or a number as id"
         raise InvalidRow(reason=reason)
     return raw
+
+
+def id_names(id_column: str) -> tuple[str, ...]:
+    """The columns that may hold the id in a job with this `validate.id_column`."""
+    return (id_column,) if id_column else ("custom_id", "id")
+
+
+def is_sound(raw: bytes) -> bool:
+    """Whether the JSON text of an id can be read: it is UTF-8, its characters are whole, a float holds its numbers."""
+    if raw.startswith(b'"') and raw.isascii() and b"\\" not in raw:
+        return True
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
 
 
 class IdColumns:
@@ -47,22 +64,31 @@ class IdColumns:
         struct = msgspec.defstruct("Ids", fields, rename=renamed, gc=False)
         self._decode = msgspec.json.Decoder(struct).decode
 
-    def among(self, columns: Mapping[str, bytes]) -> bytes:
-        """Canonical id of a row; empty for none. Raises InvalidRow for a list or an object."""
+    def found(self, columns: Mapping[str, bytes]) -> tuple[str, bytes]:
+        """The column that holds a row's id, and the id in its canonical spelling; both empty for none.
+
+        Raises:
+            InvalidRow: a list or an object.
+        """
         for name in self.names:
             found = canonical_id(columns.get(name, b""), name)
             if found:
-                return found
-        return b""
+                return name, found
+        return "", b""
+
+    def among(self, columns: Mapping[str, bytes]) -> bytes:
+        """Canonical id of a row; empty for none. Raises InvalidRow for a list or an object."""
+        return self.found(columns)[1]
 
     def of(self, row: AnyRow) -> bytes:
         """As `among`, from the line; empty where it cannot be read."""
         try:
-            return self.among(self._columns(row.line))
+            return self.among(self.columns(row.line))
         except RowError:
             return b""
 
-    def _columns(self, line: bytes) -> Mapping[str, bytes]:
+    def columns(self, line: bytes) -> Mapping[str, bytes]:
+        """JSON text of each of the columns; empty where the line has none of its name. Raises Unreadable."""
         try:
             found = msgspec.structs.astuple(self._decode(line))
         except (msgspec.MsgspecError, RecursionError):

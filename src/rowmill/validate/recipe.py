@@ -21,7 +21,7 @@ from rowmill.validate.asked import Samplings
 from rowmill.validate.column_rows import JinjaRows, TemplateRows
 from rowmill.validate.columns import compile_columns
 from rowmill.validate.free_rows import FREE_COLUMNS, FreeRows
-from rowmill.validate.ids import IdColumns
+from rowmill.validate.ids import IdColumns, id_names
 from rowmill.validate.jinja_prompt import JinjaPrompt
 from rowmill.validate.kinds import of_kind, weighs_labels
 from rowmill.validate.media_columns import MediaRows, check_media
@@ -179,8 +179,7 @@ def _one_by_one(rows: Sequence[AnyRow]) -> None:
 
 def id_columns(job: Job) -> IdColumns:
     """Where the rows of a job have their ids."""
-    named = job.validate_.id_column
-    return IdColumns((named,) if named else ("custom_id", "id"))
+    return IdColumns(id_names(job.validate_.id_column))
 
 
 def validate(row: AnyRow, recipe: Recipe) -> Request:

@@ -43,6 +43,8 @@ class Form(msgspec.Struct, frozen=True):
     order: Order = "input"
     own: AnswerForm | None = None
     """How answers are written that are no text; None where they are."""
+    id_column: str | msgspec.UnsetType = msgspec.UNSET
+    """Column of the user's id, where the job names one: what is carried of a line that cannot be read."""
 
     @property
     def suffix(self) -> str:
@@ -71,7 +73,10 @@ def answer_form_of(job: Job) -> AnswerForm | None:
 
 
 def form_of(
-    output: OutputConfig, shards: Iterable[Shard], own: AnswerForm | None = None
+    output: OutputConfig,
+    shards: Iterable[Shard],
+    own: AnswerForm | None = None,
+    id_column: str = "",
 ) -> Form:
     """The form that a job asks for, for its input."""
     format_, compression = output.format, output.compression
@@ -80,7 +85,7 @@ def form_of(
         format_ = "parquet" if formats and formats <= {"parquet", "arrow"} else "jsonl"
     if compression == "auto":
         compression = "zstd" if format_ == "parquet" else "none"
-    return Form(format_, compression, output.order, own)
+    return Form(format_, compression, output.order, own, id_column or msgspec.UNSET)
 
 
 def form_of_name(name: str) -> Form | None:

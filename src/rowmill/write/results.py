@@ -7,8 +7,6 @@ Source: measured, 300-byte rows: joining the two lines as they are 0.6 us a row;
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,24 +14,27 @@ import msgspec
 from msgspec import UNSET
 
 from rowmill.outcomes import decode
-from rowmill.rows import NULL, RESULT_PREFIX, Outcome
+from rowmill.rows import NULL, RESULT_PREFIX, Outcome, Partitions
 from rowmill.write.answer_form import OWN_FIELDS, AnswerForm
 from rowmill.write.vectors import vector_texts
 
 ROW_COLUMN = "row"
 """`FILE:LINE` of the source line."""
 UNREADABLE = b'"unreadable"'
-"""Kind of failure of a line that is no JSON object: the few lines that hold these bytes are looked at closely."""
+"""Kind of failure of a line that cannot be carried as it is: the few lines that hold these bytes are looked at closely."""
 
 Fields = Callable[[Sequence[bytes]], Iterable[bytes]]
 """Outcome lines -> what stands in result lines, from behind the first brace on."""
+Carried = Callable[[bytes, Partitions], bytes]
+"""A bad line and its folders -> what of it is carried, as it stands inside an object, a comma behind each column."""
 
 
 class ResultLines:
     """Makes result lines for one output prefix."""
 
-    def __init__(self, prefix: str, own: AnswerForm | None = None) -> None:
-        """Lines with names that begin with `prefix`, answers that are no text by `own`."""
+    def __init__(self, prefix: str, own: AnswerForm | None, carried: Carried) -> None:
+        """Lines with names that begin with `prefix`, answers that are no text by `own`, bad lines by `carried`."""
+        self._carried = carried
         self._row = msgspec.json.encode(prefix + ROW_COLUMN)
         self._rename: Fields | None = None
         if own is not None:
@@ -42,7 +43,10 @@ class ResultLines:
             self._rename = _renamed(prefix)
 
     def lines(
-        self, name: str, rows: Sequence[tuple[int, bytes, int, bytes]]
+        self,
+        name: str,
+        rows: Sequence[tuple[int, bytes, int, bytes]],
+        folders: Partitions = (),
     ) -> Iterator[bytes]:
         """Result lines, line feeds and all.
 
@@ -50,6 +54,7 @@ class ResultLines:
             name: of the source file.
             rows: (line number, source line without white space around it, length of what comes before the
                 fields in the outcome's line, that line without line feed) of each.
+            folders: of the source file, such as `region=007`.
         """
         row = b"%b:%b" % (self._row, msgspec.json.encode(name)[:-1])
         owns: Iterable[bytes]
@@ -59,23 +64,25 @@ class ResultLines:
             owns = (outcome[start:] for _, _, start, outcome in rows)
         for (number, source, _, outcome), own in zip(rows, owns, strict=True):
             if source[1:2] != b'"' or UNREADABLE in outcome:
-                yield _odd_line(source, b'%b:%d",%b\n' % (row, number, own), outcome)
+                own_part = b'%b:%d",%b\n' % (row, number, own)
+                yield self._odd_line(source, folders, own_part, outcome)
             else:
                 # White space before the brace that is cut off does no harm in JSON.
                 yield b'%b,%b:%d",%b\n' % (source[:-1], row, number, own)
+
+    def _odd_line(
+        self, source: bytes, folders: Partitions, own: bytes, outcome: bytes
+    ) -> bytes:
+        """A line of an object without columns, or of one that may be no object at all."""
+        if UNREADABLE in outcome and decode(outcome).error_kind == "unreadable":
+            return b"{%b%b" % (self._carried(source, folders), own)
+        head = source[:-1].rstrip()
+        return b"{" + own if head == b"{" else b"%b,%b" % (head, own)
 
 
 def key_start(key: int) -> bytes:
     """What the line of a key's outcome begins with; behind it are the fields."""
     return b'{"key":%d,' % key
-
-
-def _odd_line(source: bytes, own: bytes, outcome: bytes) -> bytes:
-    """A line of an object without columns, or of one that may be no object at all."""
-    if UNREADABLE in outcome and decode(outcome).error_kind == "unreadable":
-        return b"{%b%b" % (salvaged_id(source), own)
-    head = source[:-1].rstrip()
-    return b"{" + own if head == b"{" else b"%b,%b" % (head, own)
 
 
 def _renamed(prefix: str) -> Fields:
@@ -150,27 +157,3 @@ def _vectors(outcome: Outcome) -> Iterator[bytes]:
         yield outcome.embedding
     for chunk in outcome.chunks or ():
         yield chunk.embedding
-
-
-def _given_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object without the names that it has twice."""
-    counts = Counter(name for name, _ in pairs)
-    return {name: value for name, value in pairs if counts[name] == 1}
-
-
-def salvaged_id(source: bytes) -> bytes:
-    """The id of a line that is no strict JSON object, where a lenient reader finds one; else nothing."""
-    try:
-        row = json.loads(source, object_pairs_hook=_given_once)
-    except (ValueError, RecursionError):
-        return b""
-    if not isinstance(row, dict):
-        return b""
-    name = "custom_id" if "custom_id" in row else "id"
-    id_ = row.get(name)
-    if not isinstance(id_, str | int) or isinstance(id_, bool):
-        return b""
-    try:
-        return msgspec.json.encode({name: id_})[1:-1] + b","
-    except (UnicodeEncodeError, OverflowError):
-        return b""
