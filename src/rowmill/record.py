@@ -334,6 +334,19 @@ def write_addition(storage: Storage, cut_: Cut, addition: Addition) -> None:
         raise RunMismatch(reason=reason, keys=["source"])
 
 
+class Vectors(msgspec.Struct, frozen=True):
+    """`plan/vectors.json`: what all vectors of the run have in common."""
+
+    dimensions: int
+
+
+def known_length(storage: Storage) -> int:
+    """Numbers in each vector of the run, as its first start that knew wrote it down; 0 where none did."""
+    if storage.size(rundir.VECTORS) is None:
+        return 0
+    return _read(storage, rundir.VECTORS, msgspec.json.Decoder(Vectors).decode).dimensions
+
+
 def check_same(old: dict[str, Any], new: dict[str, Any], output: str) -> None:
     """Refuse a job of another identity.
 
