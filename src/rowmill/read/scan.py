@@ -8,7 +8,7 @@ Memory: some blocks (4 MiB) and a record a shard. Time: plain lines over 1 GB/s,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from rowmill.read.arrays import SHAPE_BYTES, Shape, shape_of, to_lines
 from rowmill.read.cutter import Cutter, LineCutter
 from rowmill.read.formats import problem_within
 from rowmill.read.listing import Found
+from rowmill.read.partitions import own_names
 from rowmill.read.spool import Spool, new_spool
 from rowmill.read.unpack import (
     HEAD_BYTES,
@@ -36,6 +37,8 @@ from rowmill.read_config import ReadConfig
 from rowmill.rows import Shard
 
 BLOCK_BYTES = 4 << 20
+FIRST_ROW_BYTES = 1 << 20
+"""A longer one is not looked at for its columns."""
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -63,6 +66,8 @@ class Scanned(NamedTuple):
 
     file: SourceFile
     shards: list[Shard]
+    own_columns: Sequence[str] = ()
+    """Columns of its folders that the first of its rows has itself, where these are lines."""
 
 
 class Place(NamedTuple):
@@ -135,7 +140,7 @@ def scan_text(
             spool=spool,
             shard_bytes=shard_bytes if spool else 0,
         )
-    return Scanned(scanned, cutting.shards)
+    return Scanned(scanned, cutting.shards, cutting.own_columns)
 
 
 class _Opening(NamedTuple):
@@ -269,6 +274,7 @@ class _Cutting:
         self.num_records = 0
         """In the shards that are cut."""
         self._none_yet = none_yet
+        self.own_columns: list[str] = []
         """Before the first shard."""
         self._cutter = cutter
         self._shard_bytes = shard_bytes
@@ -281,6 +287,9 @@ class _Cutting:
         """The next text."""
         begin = self._stop
         self._stop += len(block)
+        if not begin and self._none_yet.partitions and self._none_yet.format == "jsonl":
+            names = own_names(bytes(block[:FIRST_ROW_BYTES]).lstrip().partition(b"\n")[0])
+            self.own_columns = [name for name, _ in self._none_yet.partitions if name in names]
         end, num_records = self._cutter.feed(block)
         # A record that began in an earlier block is in the open frame already, so the cut is behind it.
         if self._stop - self._start < self._shard_bytes or end <= begin:

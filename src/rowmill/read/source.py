@@ -92,6 +92,7 @@ def open_source(
         shard_bytes = min(max(share, MIN_SHARD_BYTES), MAX_SHARD_BYTES)
     files: list[SourceFile] = []
     shards: list[Shard] = []
+    own_columns: dict[str, Sequence[str]] = {}
     problems: list[str] = []
     for number, file in enumerate(_told(found, tell), len(known)):
         place = Place(number, first_index + len(shards), spool)
@@ -102,9 +103,11 @@ def open_source(
             continue
         files.append(scanned.file)
         shards += scanned.shards
+        if scanned.own_columns:
+            own_columns[file.name] = scanned.own_columns
     if problems:
         raise BadSource(reason=one_or_list(problems))
-    return Source(files, shards, [*notes, *drift_notes(shards)])
+    return Source(files, shards, [*notes, *drift_notes(shards, own_columns)])
 
 
 def _slice_of(file: Found) -> Slice | None:
@@ -171,14 +174,14 @@ def open_recorded(
     )
 
 
-def changed(
-    recorded: Sequence[SourceFile],
-    *,
 def _as_found(file: SourceFile, found: Found) -> SourceFile:
     """A file of the content that was counted, as it lies now: it need not be read again to be known."""
     return msgspec.structs.replace(file, path=found.path, mtime_ns=found.mtime_ns)
 
 
+def changed(
+    recorded: Sequence[SourceFile],
+    *,
     paths: Sequence[str] | None = None,
     read: ReadConfig | None = None,
     joined: Collection[str] = (),
