@@ -213,6 +213,28 @@ def test_an_exception_at_any_write_leaves_no_spool(
     assert (again, spool.read_bytes()) == (wanted, whole)
 
 
+@pytest.mark.parametrize(
+    ("head", "first_line"),
+    [
+        (b"a,b\n", 2),
+        (b'"a\nx\ny",b\n', 2),
+        (b'"a\r\nx",b\r\n', 2),
+        (b"a,b\r", 2),
+        (b"\n\na,b\n", 4),
+        (b"\r\ra,b\r", 4),
+        (b'\r\n"a\nx",b\r\n', 3),
+    ],
+)
+def test_lines_of_csv_are_counted_as_records_from_the_header_on(
+    tmp_path: Path, head: bytes, first_line: int
+) -> None:
+    (tmp_path / "a.csv").write_bytes(head + b"1,2\n3,4\n")
+    file, shards, _ = scan_text(looked_at(found(tmp_path / "a.csv")), shard_bytes=1 << 20)
+
+    assert [(shard.first_line, shard.num_lines) for shard in shards] == [(first_line, 2)]
+    assert file.num_lines == 2
+
+
 def test_records_of_csv_are_cut_whole_and_the_header_stands_before_them(tmp_path: Path) -> None:
     text = BOM + b'a,b\n1,"x\ny"\n\n2,"dddddddddddd\n\n"\n3,e'
     for content in (text, gzip.compress(text)):

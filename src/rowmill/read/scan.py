@@ -165,19 +165,20 @@ def _open_records(file: Found, text: Text, look: _Look, read: ReadConfig) -> _Op
     if file.format not in ("csv", "tsv"):
         return _Opening(none_yet, LineCutter())
     from rowmill.read.csv import HEADER_BYTES, RecordCutter, read_layout
+    from rowmill.read.csv_cut import record_ends
 
     head = text.peek(HEADER_BYTES)
     name = file.name if file.format == "csv" else f"{file.name}.tsv"
     layout, begin = read_layout(head, is_all=len(head) < HEADER_BYTES, read=read, name=name)
     text.skip(begin)
-    header_lines = head[:begin].count(b"\n") or (1 if begin else 0)
+    # Records, not line ends: a field of the header may have some, and those of blank ones before it may be `\r`.
+    num_before = len(record_ends(head[:begin], layout)) if begin else 0
     none_yet = msgspec.structs.replace(
         none_yet,
         start=look.begin + begin,
         format="csv",
         csv=layout,
-        # As in an editor, where no field of the header or before has a line end in it.
-        first_line=1 + header_lines,
+        first_line=1 + num_before,
     )
     return _Opening(none_yet, RecordCutter(layout))
 
@@ -273,8 +274,8 @@ class _Cutting:
         self.shards: list[Shard] = []
         self.num_records = 0
         """In the shards that are cut."""
-        self._none_yet = none_yet
         self.own_columns: list[str] = []
+        self._none_yet = none_yet
         """Before the first shard."""
         self._cutter = cutter
         self._shard_bytes = shard_bytes
@@ -286,10 +287,10 @@ class _Cutting:
     def take(self, block: memoryview) -> None:
         """The next text."""
         begin = self._stop
-        self._stop += len(block)
         if not begin and self._none_yet.partitions and self._none_yet.format == "jsonl":
             names = own_names(bytes(block[:FIRST_ROW_BYTES]).lstrip().partition(b"\n")[0])
             self.own_columns = [name for name, _ in self._none_yet.partitions if name in names]
+        self._stop += len(block)
         end, num_records = self._cutter.feed(block)
         # A record that began in an earlier block is in the open frame already, so the cut is behind it.
         if self._stop - self._start < self._shard_bytes or end <= begin:
