@@ -63,21 +63,16 @@ def test_check_says_what_it_would_bring_where_it_is_not_asked_for(tmp_path: Path
 @pytest.mark.parametrize(
     "settings",
     [
-        {"kind": "classify", "classify": {"labels": ["a", "b"], "end": ""}, "sampling": {}},
-        {"kind": "embed", "validate": {"too_long": "chunk"}, "sampling": {}},
-        {
-            "engine": {"name": "http", "url": "http://127.0.0.1:9"},
-            "sampling": {"extra": {"x": 1}},
-        },
+        {"kind": "classify", "classify": {"labels": ["a", "b"], "end": ""}},
+        {"kind": "embed", "validate": {"too_long": "chunk"}},
     ],
 )
 def test_an_order_is_found_whatever_is_made_of_the_prompt(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    prompt = PROMPT.replace("text", "sampling") if "kind" in settings else PROMPT
-    job = job_of(tmp_path, prompt=prompt, **settings)
+    job = job_of(tmp_path, prompt=PROMPT.replace("text", "sampling"), sampling={}, **settings)
     source = Path(job.source[0])
-    source.write_text(source.read_text().replace('"text"', f'"{prompt[9:].partition("}")[0]}"'))
+    source.write_text(source.read_text().replace('"text"', '"sampling"'))
 
     found = field_order(understand(job), open_source(job.source))
 

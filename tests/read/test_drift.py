@@ -92,9 +92,10 @@ def test_of_many_columns_the_first_are_named_and_the_others_counted(tmp_path: Pa
     "content",
     [
         b'\n{"k": 1}\n{"k": 2}\n',
-        gzip.compress(b'{"\\u006b": null}'),
+        gzip.compress(b'{"\\u006b": null}', mtime=0),
         b'\xef\xbb\xbf {"p": "x", "k": "own"}',
     ],
+    ids=["plain", "packed", "marked"],
 )
 def test_a_column_of_rows_and_of_their_folder_is_told_of_lines_too(
     tmp_path: Path, content: bytes

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rowmill.config import Job, SamplingConfig
+from rowmill.config import Job
 from rowmill.executors.identity import identity
 from rowmill.kinds_config import TEXT_KINDS, ClassifyConfig
 from rowmill.measure import DAY, Measure, has_template, open_measure
@@ -145,8 +145,7 @@ def _plainly(job: Job) -> dict[str, Any]:
     A kind takes the settings of its answers alone, and a column `sampling` means something where they are texts.
     """
     kind = "generate" if job.kind in TEXT_KINDS else "embed"
-    own = {"sampling": SamplingConfig(), "classify": ClassifyConfig()}
-    return {"kind": kind, "system": "", "raw": False, **own}
+    return {"kind": kind, "system": "", "raw": False, "classify": ClassifyConfig()}
 
 
 def _first_window(words: Words, source: Source) -> list[Request]:
