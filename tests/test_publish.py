@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rowmill import publish as module
 from rowmill import rundir
 from rowmill.errors import StorageError
+from rowmill.executors.vector_length import keep_length
 from rowmill.journal import TaskLog, read_commits
 from rowmill.outcomes import pack
-from rowmill.publish import publish, read_done
+from rowmill.publish import publish, read_done, vector_length
 from rowmill.read import open_source
 from rowmill.record import Cut, Places, cut
 from rowmill.rows import Outcome, pack_key
 from rowmill.storage import Storage, open_storage
+from rowmill.write.answer_form import AnswerForm
+from rowmill.write.form import Form
 
 LINES = st.sampled_from(['{"a":1}', "  ", '{ "b" : 1.50 }', "{}", '{"c":"\\u00e9 \u00e9"}', ""])
 
@@ -106,3 +111,34 @@ def test_what_is_published_stays_until_a_commit_comes(tmp_path: Path) -> None:
     assert first == publish(storage, run, commits, prefix="p_", part_bytes=99)
 
     assert before == (tmp_path / "out" / first.parts[0].name).stat().st_mtime_ns
+
+
+def test_the_length_of_vectors_is_read_where_it_was_written_down(tmp_path: Path) -> None:
+    run = run_of(tmp_path, [['{"a":1}']], 10)
+    storage = open_storage(str(tmp_path / "out"))
+    answer(storage, run, list(rows_of(run)))
+    commits = list(read_commits(storage).values())
+    assert vector_length(storage, commits) == 0
+    keep_length(storage, 3)
+
+    for ref in commits[0].segments:
+        storage.remove(ref.name)
+    assert vector_length(storage, commits) == 3
+
+
+@pytest.mark.parametrize("kind", ["classify", "score", "rerank"])
+def test_answers_without_vectors_are_not_looked_through_for_their_length(
+    tmp_path: Path,
+    kind: Literal["classify", "score", "rerank"],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = run_of(tmp_path, [['{"a":1}']], 10)
+    storage = open_storage(str(tmp_path / "out"))
+    answer(storage, run, list(rows_of(run)))
+    monkeypatch.setattr(module, "vector_length", lambda *_: pytest.fail("looked through"))
+    form = Form("parquet", own=AnswerForm(kind=kind))
+
+    commits = list(read_commits(storage).values())
+    done = publish(storage, run, commits, prefix="p_", part_bytes=99, form=form)
+
+    assert [part.num_rows for part in done.parts] == [1]

@@ -43,6 +43,9 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+CUT_IT = 'set `validate.too_long = "truncate_left"`'
+"""What helps where a prompt is too long and may be cut."""
+
 
 def _rebuild(cls: type[RowmillError], fields: dict[str, Any]) -> RowmillError:
     return cls(**fields)
@@ -182,12 +185,14 @@ class TooLong(RowError):
         limit_tokens: int,
         is_counted: bool = True,
         uncut: str = "",
+        way_on: str = CUT_IT,
     ) -> None:
         """A row too long.
 
         Args:
             is_counted: Whether `prompt_tokens` are all there are, else at least so many.
             uncut: What of it is never cut, where that is why it was not.
+            way_on: What else helps than a longer context, where it can be cut.
         """
         super().__init__(
             prompt_tokens=prompt_tokens,
@@ -195,6 +200,7 @@ class TooLong(RowError):
             limit_tokens=limit_tokens,
             is_counted=is_counted,
             uncut=uncut,
+            way_on=way_on,
         )
 
     def sentence(self) -> str:
@@ -210,7 +216,7 @@ class TooLong(RowError):
         too_many = f"{at_least}{prompt} prompt tokens, limit {limit} with the answer"
         if self.fields["uncut"]:
             return f"{too_many}, and {self.fields['uncut']} are not cut; raise `engine.max_model_len`, or shorten the row"
-        return f'{too_many}; raise `engine.max_model_len`, or set `validate.too_long = "truncate_left"`'
+        return f"{too_many}; raise `engine.max_model_len`, or {self.fields['way_on']}"
 
 
 class Refused(RowError):

@@ -32,7 +32,7 @@ from rowmill.join.parting import (
 )
 from rowmill.journal import Commit, Counts
 from rowmill.outcomes import decode, dimensions_of
-from rowmill.record import Cut
+from rowmill.record import Cut, known_length
 from rowmill.rows import pack_key
 from rowmill.storage import Storage, address_of, open_storage
 from rowmill.storage.drafts import open_draft
@@ -102,7 +102,7 @@ def publish(
                 form,
                 prefix,
                 answers=answers,
-                dimensions=vector_length(storage, commits) if form.own else 0,
+                dimensions=vector_length(storage, commits) if form.has_vectors else 0,
             )
         before = done.parts if done is not None and done.shape == shape.digest else []
         specs = [_with(spec, columns) for spec in _cut(cut, commits, shape, before)]
@@ -121,7 +121,9 @@ def publish(
 
 
 def vector_length(storage: Storage, commits: Iterable[Commit]) -> int:
-    """Numbers in each vector of a run, by the first that is there; 0 where none is."""
+    """Numbers in each vector of a run, as it was written down, else by the first that is there; 0 where none is."""
+    if known := known_length(storage):
+        return known
     for commit in commits:
         for ref in commit.segments:
             for lines in read_lines_of(storage, ref):

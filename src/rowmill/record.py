@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -262,8 +262,36 @@ def read_run(storage: Storage) -> tuple[Record, Cut] | None:
         addition = _read(storage, name, msgspec.json.Decoder(Addition).decode)
         cut_ = cut_.with_addition(addition)
         record = msgspec.structs.replace(record, files=[*record.files, *addition.files])
-    shards = [_in_place(shard, storage) for shard in cut_.shards]
-    return record, msgspec.structs.replace(cut_, shards=shards)
+    moved = _moved(storage)
+    files = [moved.get(file.name, file) for file in record.files]
+    shards = [_in_place(shard, storage, moved) for shard in cut_.shards]
+    return msgspec.structs.replace(record, files=files), msgspec.structs.replace(
+        cut_, shards=shards
+    )
+
+
+def note_moves(
+    storage: Storage, before: Sequence[SourceFile], now: Sequence[SourceFile]
+) -> None:
+    """Keep where files of a run were found, so that whoever is not told where they are finds them there.
+
+    Args:
+        before: files of the run, as it knew them.
+        now: the same files, each where it was found with its content.
+    """
+    pairs = zip(before, now, strict=True)
+    found = {new.name: new for old, new in pairs if old.path != new.path}
+    if found:
+        files = list((_moved(storage) | found).values())
+        storage.replace(rundir.MOVED, msgspec.json.Encoder().encode_lines(files))
+
+
+def _moved(storage: Storage) -> dict[str, SourceFile]:
+    """Files that lie elsewhere than `run.json` says, by name."""
+    if storage.size(rundir.MOVED) is None:
+        return {}
+    files = _read(storage, rundir.MOVED, msgspec.json.Decoder(SourceFile).decode_lines)
+    return {file.name: file for file in files}
 
 
 def _read(storage: Storage, name: str, decode: Callable[[bytes], T]) -> T:
@@ -279,10 +307,11 @@ def _damaged(name: str) -> StorageError:
     )
 
 
-def _in_place(shard: Shard, storage: Storage) -> Shard:
-    """A spooled shard where the run lies now: its folder may have been moved."""
+def _in_place(shard: Shard, storage: Storage, moved: Mapping[str, SourceFile]) -> Shard:
+    """A shard where its file lies now; a spooled one where the run does: its folder may have been moved."""
     if shard.frame is None:
-        return shard
+        file = moved.get(shard.name)
+        return msgspec.structs.replace(shard, path=file.path) if file else shard
     name = rundir.SPOOL + shard.path.rpartition("/")[2]
     path = storage.path(name)
     if path is None and isinstance(storage, ObjectStorage) and is_remote(storage.url):
@@ -303,6 +332,19 @@ def write_addition(storage: Storage, cut_: Cut, addition: Addition) -> None:
     if not storage.create(name, msgspec.json.encode(addition)):
         reason = "other files joined this run just now; run the same command again"
         raise RunMismatch(reason=reason, keys=["source"])
+
+
+class Vectors(msgspec.Struct, frozen=True):
+    """`plan/vectors.json`: what all vectors of the run have in common."""
+
+    dimensions: int
+
+
+def known_length(storage: Storage) -> int:
+    """Numbers in each vector of the run, as its first start that knew wrote it down; 0 where none did."""
+    if storage.size(rundir.VECTORS) is None:
+        return 0
+    return _read(storage, rundir.VECTORS, msgspec.json.Decoder(Vectors).decode).dimensions
 
 
 def check_same(old: dict[str, Any], new: dict[str, Any], output: str) -> None:

@@ -9,6 +9,7 @@ Memory: none.
     plan/tasks.json                 cut once
     plan/lots.json                  where the lots of an input that was sorted begin
     plan/append-N.json              files that joined a finished run, and their slices
+    plan/moved.jsonl                files that lie elsewhere since, with their place
     plan/engine-steps.json          settings that engines came down to for want of memory
     plan/vectors.json               how long the vectors of the run are
     plan/probe.json                 what trials of the engine's settings measured, and what they foretell
@@ -46,6 +47,7 @@ VECTORS = "plan/vectors.json"
 RETRIES = "plan/retry-"
 PROBE = "plan/probe.json"
 APPENDS = "plan/append-"
+MOVED = "plan/moved.jsonl"
 SPOOL = "spool/"
 LOT_EDGES = "plan/lots.json"
 LOTS = "lots/"

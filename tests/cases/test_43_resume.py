@@ -167,12 +167,14 @@ def removed(folder: Path) -> None:
     (folder / "f1.jsonl").unlink()
 
 
-def renamed(folder: Path) -> None:
+def renamed_and_changed(folder: Path) -> None:
     (folder / "f2.jsonl").rename(folder / "g2.jsonl")
+    text = (folder / "g2.jsonl").read_bytes()
+    (folder / "g2.jsonl").write_bytes(text.replace(b"prompt", b"PROMPT", 1))
 
 
-@pytest.mark.parametrize("change", [added, removed, renamed])
-def test_files_that_come_go_or_move_are_a_changed_input(tmp_path: Path, change: Any) -> None:
+@pytest.mark.parametrize("change", [added, removed, renamed_and_changed])
+def test_files_that_come_or_go_are_a_changed_input(tmp_path: Path, change: Any) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     shutil.copytree(CASE / "in", source)
     assert run(source, out).code == OK
@@ -180,5 +182,16 @@ def test_files_that_come_go_or_move_are_a_changed_input(tmp_path: Path, change: 
 
     words = check_refused(run(source, out))
 
-    names = {added: ["f3"], removed: ["f1"], renamed: ["f2", "g2"]}[change]
+    names = {added: ["f3"], removed: ["f1"], renamed_and_changed: ["f2", "g2"]}[change]
     assert all(f"`{name}.jsonl`" in words for name in names)
+
+
+def test_a_file_that_was_renamed_is_the_input_that_it_was(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    shutil.copytree(CASE / "in", source)
+    assert run(source, out).code == OK
+    (source / "f2.jsonl").rename(source / "0.jsonl")
+
+    again = run(source, out)
+
+    assert (again.code, again.told["asked"]) == (OK, 0), again.stderr

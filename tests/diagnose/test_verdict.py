@@ -165,6 +165,20 @@ def test_engines_without_a_gpu_are_told_apart() -> None:
     )
 
 
+def test_an_endpoint_that_the_jobs_own_seats_hold_is_told_apart() -> None:
+    slow: dict[str, Any] = {"named": "http", "cpu_s": {"engine": 5.0}}
+    held, _ = said(engine={"running": 256}, **slow)
+    refusing, _ = said(engine={"running": 256, "retries": 600}, **slow)
+    found, _ = said(engine={"running": 256, "seats": 320}, **slow)
+    idle, _ = said(engine={"running": 20}, row_s=20.0 * SECONDS, **slow)
+
+    assert {one.station for one in (held, refusing, found, idle)} == {"endpoint"}
+    assert "all that `engine.seats` (256) lets it have, and it refuses none" in held.says
+    assert "leave `engine.seats` out" in held.remedy
+    for other in (refusing, found, idle):
+        assert "lets it have" not in other.says
+
+
 def test_writing_that_keeps_no_row_from_the_engine_is_not_accused() -> None:
     """Its thread is busy, but the engine's seats are taken: answers come as fast as they go."""
     found, _ = said(stages=WRITES, written_row_s=5.0 * SECONDS)

@@ -12,6 +12,9 @@ import pytest
 import rowmill
 from rowmill.config import Job, PlanConfig
 from rowmill.errors import RunMismatch
+from rowmill.executors.opening import understand
+from rowmill.executors.wording import field_order
+from rowmill.read import open_source
 from tests.engines.test_vllm_place import config_of
 
 PROMPT = "Review: {text}\nShop: {shop}\nAnswer."
@@ -55,6 +58,26 @@ def test_check_says_what_it_would_bring_where_it_is_not_asked_for(tmp_path: Path
     told = {lever.name: lever.reason for lever in report.levers}
 
     assert "`plan.reorder_fields = true` does it, and answers can change" in told["field order"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kind": "classify", "classify": {"labels": ["a", "b"], "end": ""}},
+        {"kind": "embed", "validate": {"too_long": "chunk"}},
+    ],
+)
+def test_an_order_is_found_whatever_is_made_of_the_prompt(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    job = job_of(tmp_path, prompt=PROMPT.replace("text", "sampling"), sampling={}, **settings)
+    source = Path(job.source[0])
+    source.write_text(source.read_text().replace('"text"', '"sampling"'))
+
+    found = field_order(understand(job), open_source(job.source))
+
+    assert found is not None
+    assert found.prompt.startswith("Shop: {shop}\n")
 
 
 def test_check_says_how_much_less_time_it_would_take(tmp_path: Path) -> None:

@@ -168,9 +168,11 @@ def test_truncation_keeps_one_end(policy: str, kept: str) -> None:
 
 def test_no_truncation_makes_room_where_the_answer_alone_is_too_long() -> None:
     measure = opened(validate={"too_long": "truncate_left"}, engine={"max_model_len": 8})
-    _, errors = measured(measure, texts("a", sampling=Sampling(max_tokens=8)))
+    _, errors = measured(measure, texts("a", "a" * 20, sampling=Sampling(max_tokens=8)))
 
-    assert isinstance(errors[0], TooLong)
+    assert [type(error) for error in errors.values()] == [TooLong, TooLong]
+    assert all("lower `max_tokens`" in str(error) for error in errors.values())
+    assert not any("truncate_left" in str(error) for error in errors.values())
 
 
 def test_a_cut_prompt_goes_to_an_endpoint_as_ids_and_a_cut_conversation_does_not() -> None:

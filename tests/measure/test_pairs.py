@@ -55,7 +55,16 @@ def test_documents_are_cut_and_queries_are_not() -> None:
 
     assert found.ids.tolist() == [CLS, A, SEP, B, C, SEP, CLS, A, SEP, B, SEP]
     assert found.cut_from == {7: 8 + 5}
-    with pytest.raises(pytest.fail.Exception, match="8 prompt tokens"):
+    with pytest.raises(
+        pytest.fail.Exception, match=r'8 prompt tokens.*"truncate_right"`, which cuts documents'
+    ):
         measured("b c b c", limit=6)
-    with pytest.raises(pytest.fail.Exception, match="limit 6"):
-        measured("b", query="a a a a a", limit=6, validate={"too_long": "truncate_right"})
+
+
+@pytest.mark.parametrize("policy", ["error", "truncate_right"])
+def test_a_query_that_fills_the_context_is_told_what_helps_and_no_more(policy: str) -> None:
+    with pytest.raises(pytest.fail.Exception, match="limit 6") as caught:
+        measured("b", query="a a a a a", limit=6, validate={"too_long": policy})
+
+    assert "and queries are not cut; raise `engine.max_model_len`" in str(caught.value)
+    assert "truncate" not in str(caught.value)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyarrow import parquet
 
 from rowmill.read import open_source
@@ -84,3 +86,46 @@ def test_of_many_columns_the_first_are_named_and_the_others_counted(tmp_path: Pa
     assert "`c7` is" in note
     assert "`c8`" not in note
     assert note.endswith("; and 2 more")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'\n{"k": 1}\n{"k": 2}\n',
+        gzip.compress(b'{"\\u006b": null}', mtime=0),
+        b'\xef\xbb\xbf {"p": "x", "k": "own"}',
+    ],
+    ids=["plain", "packed", "marked"],
+)
+def test_a_column_of_rows_and_of_their_folder_is_told_of_lines_too(
+    tmp_path: Path, content: bytes
+) -> None:
+    for name, text in {"k=1/a": b'{"p": "k"}\n', "k=1/b": content, "k=2/c": content}.items():
+        path = tmp_path / f"in/{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+
+    (note,) = open_source([str(tmp_path / "in")], spool=tmp_path / "spool").notes
+
+    assert note == (
+        "`k` is a column of rows of k=1/b.jsonl and of the folder it lies in: a row's own counts"
+    )
+
+
+@pytest.mark.parametrize(
+    "content", [b"[1]", b'{"k', b'["k"]\n{"k": 1}', b'{"p": "k"}', b"\n\n"]
+)
+def test_lines_that_are_no_rows_have_no_columns(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "k=1").mkdir()
+    (tmp_path / "k=1/a.jsonl").write_bytes(content)
+
+    assert open_source([str(tmp_path)]).notes == []
+
+
+def test_elements_of_an_array_are_rows(tmp_path: Path) -> None:
+    (tmp_path / "k=1").mkdir()
+    (tmp_path / "k=1/a.json").write_text('[{"k":\n 1}, {}]')
+
+    (note,) = open_source([str(tmp_path)], spool=tmp_path / "spool").notes
+
+    assert "`k` is a column of rows of k=1/a.json" in note

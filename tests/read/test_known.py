@@ -1,4 +1,4 @@
-"""Listed files beside a run's: known by path, else by name and content."""
+"""Listed files beside a run's: known by path, else by name and content, else by content alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rowmill.read import open_source
+from rowmill.read import open_recorded, open_source
 from rowmill.read.scan import SourceFile
 from rowmill.read.source import changed
 
@@ -82,3 +82,39 @@ def test_files_that_joined_need_not_be_named(tmp_path: Path) -> None:
     assert changed(both, paths=[old], joined={"y.jsonl"}) == {}
     Path(new).unlink()
     assert changed(both, paths=[old], joined={"y.jsonl"}) == {"y.jsonl": "gone"}
+
+
+def test_a_file_that_went_elsewhere_under_another_name_is_known_by_its_content(
+    tmp_path: Path,
+) -> None:
+    old, other = lay(tmp_path / "a/x.jsonl", "1"), lay(tmp_path / "a/y.jsonl", "2")
+    source = open_source([old, other])
+    Path(old).rename(tmp_path / "z.jsonl")
+    new = str(tmp_path / "z.jsonl")
+
+    assert changed(source.files, paths=[other, new]) == {}
+    assert joining(source.files, new) == []
+    found = open_recorded(source.files, source.shards, paths=[new, other])
+    assert names(found.files) == ["x.jsonl", "y.jsonl"]
+    assert [file.path for file in found.files] == [new, other]
+    assert [shard.path for shard in found.shards] == [new, other]
+
+
+def test_a_copy_beside_a_known_file_is_a_file_of_its_own(tmp_path: Path) -> None:
+    old, copy = lay(tmp_path / "x.jsonl", "1"), lay(tmp_path / "y.jsonl", "1")
+    known = open_source([old]).files
+
+    assert changed(known, paths=[old, copy]) == {"y.jsonl": "added"}
+    assert joining(known, copy) == ["y.jsonl"]
+
+
+def test_files_of_one_content_are_each_found_once(tmp_path: Path) -> None:
+    old = [lay(tmp_path / f"{n}.jsonl", "1") for n in range(3)]
+    known = open_source(old).files
+    new = [lay(tmp_path / f"new/{n}.jsonl", "1") for n in "abcd"]
+    for path in old:
+        Path(path).unlink()
+
+    assert changed(known, paths=new[:3]) == {}
+    assert changed(known, paths=new) == {"d.jsonl": "added"}
+    assert changed(known, paths=new[:2]) == {"2.jsonl": "gone"}

@@ -95,7 +95,7 @@ def test_packed_text_gives_the_rows_of_plain_text(
 ) -> None:
     packed = b"".join(map(PACK[container], split(text, cuts))) or PACK[container](b"")
     with tempfile.TemporaryDirectory() as folder:
-        file, shards = scanned(Path(folder), packed, shard_bytes=shard_bytes)
+        file, shards, _ = scanned(Path(folder), packed, shard_bytes=shard_bytes)
         plain = scanned(Path(folder), text, shard_bytes=shard_bytes)
         assert rows_of(shards) == rows_of(plain.shards)
         assert b"".join(map(b"".join, map(blocks, shards))) == text.removeprefix(BOM)
@@ -128,7 +128,9 @@ def test_packed_text_that_is_cut_leaves_an_error_and_no_spool(
 def test_an_array_is_spooled_as_lines(tmp_path: Path) -> None:
     elements = [{"a": number} for number in range(100)]
     for content in (json.dumps(elements, indent=2), json.dumps(elements)):
-        file, shards = scanned(tmp_path, BOM + content.encode(), format="json", shard_bytes=200)
+        file, shards, _ = scanned(
+            tmp_path, BOM + content.encode(), format="json", shard_bytes=200
+        )
         bodies = [json.loads(body or b"") for _, body in rows_of(shards)]
 
         assert bodies == elements
@@ -138,13 +140,13 @@ def test_an_array_is_spooled_as_lines(tmp_path: Path) -> None:
 
 
 def test_an_array_within_gzip_is_both(tmp_path: Path) -> None:
-    _, shards = scanned(tmp_path, gzip.compress(b'[{"a":\n1}, {"a": 2}]'), format="json")
+    _, shards, _ = scanned(tmp_path, gzip.compress(b'[{"a":\n1}, {"a": 2}]'), format="json")
 
     assert [json.loads(body or b"") for _, body in rows_of(shards)] == [{"a": 1}, {"a": 2}]
 
 
 def test_json_lines_named_json_are_read_in_place(tmp_path: Path) -> None:
-    file, _ = scanned(tmp_path, b'{"a": 1}\n{"a": 2}\n', format="json")
+    file, *_ = scanned(tmp_path, b'{"a": 1}\n{"a": 2}\n', format="json")
 
     assert (file.spool, file.num_lines) == ("", 2)
 
@@ -211,11 +213,33 @@ def test_an_exception_at_any_write_leaves_no_spool(
     assert (again, spool.read_bytes()) == (wanted, whole)
 
 
+@pytest.mark.parametrize(
+    ("head", "first_line"),
+    [
+        (b"a,b\n", 2),
+        (b'"a\nx\ny",b\n', 2),
+        (b'"a\r\nx",b\r\n', 2),
+        (b"a,b\r", 2),
+        (b"\n\na,b\n", 4),
+        (b"\r\ra,b\r", 4),
+        (b'\r\n"a\nx",b\r\n', 3),
+    ],
+)
+def test_lines_of_csv_are_counted_as_records_from_the_header_on(
+    tmp_path: Path, head: bytes, first_line: int
+) -> None:
+    (tmp_path / "a.csv").write_bytes(head + b"1,2\n3,4\n")
+    file, shards, _ = scan_text(looked_at(found(tmp_path / "a.csv")), shard_bytes=1 << 20)
+
+    assert [(shard.first_line, shard.num_lines) for shard in shards] == [(first_line, 2)]
+    assert file.num_lines == 2
+
+
 def test_records_of_csv_are_cut_whole_and_the_header_stands_before_them(tmp_path: Path) -> None:
     text = BOM + b'a,b\n1,"x\ny"\n\n2,"dddddddddddd\n\n"\n3,e'
     for content in (text, gzip.compress(text)):
         (tmp_path / "a.csv").write_bytes(content)
-        file, shards = scan_text(
+        file, shards, _ = scan_text(
             looked_at(found(tmp_path / "a.csv")),
             shard_bytes=4,
             place=Place(spool=tmp_path / "spool"),
@@ -248,7 +272,7 @@ def test_standard_input_is_spooled(
     content = pack(BOM + b'[{"a": 1},\n{"a": 2}]')
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     place = Place(spool=tmp_path)
-    file, shards = scan_text(
+    file, shards, _ = scan_text(
         Found("-", "stdin", 0, 0, "", "json"), shard_bytes=100, place=place
     )
 

@@ -125,7 +125,7 @@ def recorded(paths: list[str]) -> tuple[list[SourceFile], list[Shard]]:
 def test_changed_gone_and_added_files_are_named(tmp_path: Path) -> None:
     paths = write(tmp_path / "in", a=b'{"x": 1}\n', b=b"{}\n", c=b"{}\n")
     files, _ = recorded(paths)
-    write(tmp_path / "in", a=b'{"x": 2}\n', d=b"{}\n")
+    write(tmp_path / "in", a=b'{"x": 2}\n', d=b'{"x": 3}\n')
     os.utime(tmp_path / "in/a.jsonl", ns=(1, 1))
     (tmp_path / "in/b.jsonl").unlink()
     expected = {"a.jsonl": "changed", "b.jsonl": "gone", "d.jsonl": "added"}
@@ -141,7 +141,9 @@ def test_another_time_alone_is_no_change(tmp_path: Path) -> None:
     os.utime(tmp_path / "a.jsonl", ns=(1, 1))
 
     assert changed(files) == {}
-    assert shards == open_recorded(files, shards, paths=paths).shards
+    again = open_recorded(files, shards, paths=paths)
+    assert shards == again.shards
+    assert again.files[0].mtime_ns == 1
 
 
 def test_a_file_of_equal_size_and_time_is_not_read_again(tmp_path: Path) -> None:
@@ -217,6 +219,28 @@ def test_a_spool_that_is_lost_or_cut_is_made_anew(
     again = open_recorded(source.files, source.shards, paths=paths, spool=tmp_path / "spool")
     assert again.shards == source.shards
     assert spool.read_bytes() == whole
+
+
+@pytest.mark.parametrize("place", ["region=1/a.jsonl", "region=2/a.jsonl", "elsewhere/b.txt"])
+def test_a_lost_spool_of_a_folder_with_columns_is_made_anew_wherever_its_file_lies(
+    tmp_path: Path, place: str
+) -> None:
+    first = tmp_path / "region=1/a.jsonl"
+    write(first.parent, a=gzip.compress(b'{"x": 1}\n' * 99))
+    source = open_source([str(first)], shard_bytes=100, spool=tmp_path / "spool")
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    first.rename(tmp_path / place)
+    for path in (tmp_path / "spool").iterdir():
+        path.unlink()
+
+    read = ReadConfig(format="jsonl") if place.endswith(".txt") else None
+    for paths in [[str(tmp_path / place)]] + [None] * (first == tmp_path / place):
+        again = open_recorded(
+            source.files, source.shards, paths=paths, spool=tmp_path / "spool", read=read
+        )
+        assert again.shards == source.shards
+        assert {shard.partitions for shard in again.shards} == {(("region", "1"),)}
+        (tmp_path / "spool/00000.zst").unlink()
 
 
 def test_a_spool_that_would_be_another_is_refused(tmp_path: Path) -> None:

@@ -53,6 +53,49 @@ def test_rows_of_labels_are_prompts_of_any_shape() -> None:
     assert row(recipe(kind="classify"), text="it is").text == "it is"
 
 
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"prompt": "{prompt}"},
+        {"prompt": "{sampling}"},
+        {"prompt_jinja": "{{ prompt }}"},
+        {"prompt_jinja": "{{ sampling }}"},
+        {},
+    ],
+)
+def test_columns_named_as_sampling_is_are_columns_as_any_where_answers_are_labels(
+    job: dict[str, Any],
+) -> None:
+    found = recipe(kind="classify", classify=LABELS, **job)
+    plain = recipe(kind="classify", classify=LABELS, prompt="x").request(Row(1, b"{}")).sampling
+    odd = {
+        "prompt": "is it?",
+        "sampling": "by hand",
+        "temperature": -300,
+        "schema": "v1",
+        "n": [],
+    }
+
+    for _ in range(2):  # the second time by the fast lane, where there is one
+        request = row(found, **odd)
+        assert request.text in ("is it?", "by hand")
+        assert request.sampling == plain
+    twice = b'{"prompt": "is it?", "n": 1, "n": 2, "sampling": "a"}'
+    assert found.request(Row(1, twice)).sampling == plain
+
+
+def test_what_a_body_says_of_sampling_is_checked_and_has_no_meaning_for_labels() -> None:
+    found = recipe(kind="classify", classify=LABELS)
+    line = {"custom_id": "1", "method": "POST", "url": "/v1/completions"}
+    plain = row(found, prompt="x").sampling
+
+    for _ in range(2):
+        asked = row(found, **line, body={"prompt": "x", "temperature": 1, "max_tokens": 5})
+        assert asked.sampling == plain
+    with pytest.raises(RowError, match=r"`body\.temperature` is -1"):
+        row(found, **line, body={"prompt": "x", "temperature": -1})
+
+
 def test_a_pair_and_many() -> None:
     one = recipe(kind="score", score={"query": "q", "document": "d"})
     assert (row(one, q="a", d="b").text, row(one, q="a", d="b").documents) == ("a", ["b"])

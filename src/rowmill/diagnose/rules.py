@@ -43,6 +43,8 @@ SMALL_STEP = 2048
 FEW_ROWS = 64
 """Under so many tokens a step, weights are read for too few rows: half the knee of the GPUs of size/gpus.py (96 to 225
 tokens in 16 bits)."""
+REFUSES = 0.01
+"""Of the rows, that are asked again: an endpoint that is asked for more than it takes says so."""
 PREEMPTED = 0.05
 BUSY_CORE = 0.85
 BUSY_GPU = 0.75
@@ -139,7 +141,9 @@ def _endpoint(s: Signs) -> Verdict | None:
     """Answers come from elsewhere, and our side is not busy."""
     if s.engine is None or s.engine.name != "http" or s.front_cores >= BUSY_CORE:
         return None
-    return words.endpoint(s)
+    # Only where more is asked of it does an endpoint show whether it has room for more.
+    is_held = not s.found_seats and s.in_flight >= FULL_SEATS * s.seats and s.retried < REFUSES
+    return words.endpoint(s, is_held=is_held)
 
 
 def _gpu(s: Signs) -> Verdict | None:

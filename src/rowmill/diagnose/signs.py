@@ -41,6 +41,8 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
     unwritten_share: float
     """Of the rows that the engine has by our count: those it has answered."""
     seats: int
+    found_seats: float
+    """Rows that an endpoint was found to take at once; 0: as many as the job says, or no endpoint."""
     in_flight: float
     running: float
     """Rows that the engine's scheduler works on; -1: it does not say."""
@@ -114,6 +116,7 @@ def signs_of(
         write_wait_share=max(0.0, write.worked_s - own.get("rowmill/receive", 0.0)) / active_s,
         unwritten_share=last.written_row_s / max(last.row_s, 1e-9),
         seats=last.seats,
+        found_seats=_mean(steady, lambda s: s.engine.get("seats", 0.0)),
         in_flight=in_flight,
         running=running,
         waiting=_mean(steady, lambda s: s.engine.get("waiting", 0.0)),

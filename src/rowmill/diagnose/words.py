@@ -112,8 +112,16 @@ def seats(s: Signs) -> Verdict:
     )
 
 
-def endpoint(s: Signs) -> Verdict:
-    """The other side takes its time."""
+def endpoint(s: Signs, *, is_held: bool) -> Verdict:
+    """The other side takes its time; `is_held`: with all rows that the job's own setting lets it have."""
+    if is_held:
+        return Verdict(
+            station="endpoint",
+            says=f"the endpoint is what it waits for: {s.answer_s:.2g} s a row with {s.at_once:,.0f} rows at once, all that"
+            f" `engine.seats` ({s.seats:,}) lets it have, and it refuses none",
+            remedy="leave `engine.seats` out, and how many it takes at once is found, or raise it; if it is used up, add"
+            " endpoints to `engine.url`",
+        )
     refused = (
         f", and {s.retried:.0%} of the requests had to be made again"
         if s.retried >= 0.01

@@ -42,6 +42,7 @@ from rowmill.record import (
     Record,
     check_same,
     cut,
+    note_moves,
     read_run,
     write_addition,
     write_run,
@@ -102,7 +103,8 @@ def open_run(
     """Read the input's shape and compare with the run that lies at the output, if one does.
 
     Args:
-        is_retry: settings may differ from the run's; the input may not.
+        is_retry: settings may differ from the run's; the input may not, and is not listed again where the job
+            names it as the run does.
         append: files that the run does not know join it; those it knows need not be named again.
         listen: told how far the reading of many files is.
 
@@ -127,23 +129,26 @@ def open_run(
     words = as_begun(words, record.identity)
     # What has no rows need not be named either.
     joined = cut_.joined_names() | {file.name for file in record.files if not file.num_lines}
-    moved = changed(
-        record.files, paths=job.source, read=job.read, joined=joined, may_join=append
+    # Of a retry, the run's own files are all that is asked for, wherever they were found last.
+    paths = None if is_retry and _source(job) == record.job.get("source") else job.source
+    differing = changed(
+        record.files, paths=paths, read=job.read, joined=joined, may_join=append
     )
-    if moved:
-        raise _other_input(job, moved)
+    if differing:
+        raise _other_input(job, differing, is_named=paths is not None)
     if not is_retry:
         check_same(record.identity, identity_of(words), job.output.path)
     spool = spool_folder(storage)
     source = open_recorded(
         record.files,
         cut_.shards,
-        paths=job.source,
+        paths=paths,
         spool=spool,
         read=job.read,
         joined=joined,
         may_join=append,
     )
+    note_moves(storage, record.files, source.files)
     cut_ = msgspec.structs.replace(cut_, shards=source.shards)
     record = msgspec.structs.replace(record, files=source.files)
     if append:
@@ -187,10 +192,12 @@ def _joining_note(source: Source, job: Job, record: Record) -> str:
     return "no file joins the run: all rows that are named are part of it already"
 
 
-def _other_input(job: Job, moved: dict[str, str]) -> RunMismatch:
-    each = ", ".join(f"`{name}` ({what})" for name, what in moved.items())
+def _other_input(job: Job, differing: dict[str, str], *, is_named: bool) -> RunMismatch:
+    each = ", ".join(f"`{name}` ({what})" for name, what in differing.items())
     way_on = "put the old files back, or take another `-o`"
-    if set(moved.values()) == {"added"}:
+    if not is_named:
+        way_on = "put the old files back, or where they were moved, give the command of the run with their new place"
+    elif set(differing.values()) == {"added"}:
         way_on = "`rowmill run --append` lets them join it, or take another `-o`"
     reason = f"`{job.output.path}` holds a run over another input: {each}; {way_on}"
     return RunMismatch(reason=reason, keys=["source"])
@@ -228,10 +235,13 @@ def as_recorded(job: Job) -> dict[str, Any]:
     for name in ("model", "tokenizer", "chat_template"):
         if Path(engine.get(name) or "-").exists():
             engine[name] = str(Path(engine[name]).absolute())
-    tree["source"] = [
-        s if s == "-" or "://" in s else str(Path(s).absolute()) for s in job.source
-    ]
+    tree["source"] = _source(job)
     return tree
+
+
+def _source(job: Job) -> list[str]:
+    """The input as a job names it, so that it is found from any folder."""
+    return [s if s == "-" or "://" in s else str(Path(s).absolute()) for s in job.source]
 
 
 def start_run(opened: Opened, storage: Storage) -> None:

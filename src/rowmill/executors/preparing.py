@@ -125,7 +125,8 @@ def fingerprint(opened: Opened) -> str:
     versions = {name: importlib.metadata.version(name) for name in MADE_BY}
     made_from = {
         "run": opened.record.token,
-        "files": opened.record.files,
+        # Not where they lie, nor since when: a node may have copies of its own.
+        "files": [(file.name, file.digest) for file in opened.record.files],
         "identity": identity_of(words),
         "versions": versions,
     }

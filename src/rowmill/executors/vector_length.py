@@ -13,11 +13,8 @@ from rowmill import rundir
 from rowmill.errors import RunMismatch
 from rowmill.journal import read_commits
 from rowmill.publish import vector_length
+from rowmill.record import Vectors, known_length
 from rowmill.storage import Storage
-
-
-class _Length(msgspec.Struct, frozen=True):
-    dimensions: int
 
 
 def keep_length(storage: Storage, dimensions: int) -> None:
@@ -26,11 +23,12 @@ def keep_length(storage: Storage, dimensions: int) -> None:
     Raises:
         RunMismatch: they are not.
     """
-    if storage.size(rundir.VECTORS) is None:
+    begun = known_length(storage)
+    if not begun:
         # An endpoint that did not tell at first may have answered rows all the same.
-        known = vector_length(storage, read_commits(storage).values())
-        storage.create(rundir.VECTORS, msgspec.json.encode(_Length(known or dimensions)))
-    begun = msgspec.json.decode(storage.read(rundir.VECTORS), type=_Length).dimensions
+        answered = vector_length(storage, read_commits(storage).values())
+        storage.create(rundir.VECTORS, msgspec.json.encode(Vectors(answered or dimensions)))
+        begun = known_length(storage)
     if begun != dimensions:
         reason = (
             f"vectors of this run have {begun:,} numbers each, those of the engine have {dimensions:,} now;"

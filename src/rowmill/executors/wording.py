@@ -16,6 +16,7 @@ import msgspec
 
 from rowmill.config import Job
 from rowmill.executors.identity import identity
+from rowmill.kinds_config import TEXT_KINDS, ClassifyConfig
 from rowmill.measure import DAY, Measure, has_template, open_measure
 from rowmill.pipeline import each
 from rowmill.plan import Lever
@@ -131,12 +132,20 @@ def field_order(words: Words, source: Source) -> FieldOrder | None:
     job = words.job
     if not job.prompt or parts_of(job.prompt) is None:
         return None
-    # What the columns say, whatever is made of it behind.
-    plain = job.model_copy(update={"kind": "generate", "system": "", "raw": False})
+    plain = job.model_copy(update=_plainly(job))
     limits = msgspec.structs.replace(words.limits, takes="ids")
     recipe = compile_recipe(plain, limits=limits, chat_template=False)
     plainly = msgspec.structs.replace(words, recipe=recipe)
     return best_order(job.prompt, _first_window(plainly, source))
+
+
+def _plainly(job: Job) -> dict[str, Any]:
+    """Settings under which a prompt is what its columns say, whatever is made of it behind.
+
+    A kind takes the settings of its answers alone, and a column `sampling` means something where they are texts.
+    """
+    kind = "generate" if job.kind in TEXT_KINDS else "embed"
+    return {"kind": kind, "system": "", "raw": False, "classify": ClassifyConfig()}
 
 
 def _first_window(words: Words, source: Source) -> list[Request]:

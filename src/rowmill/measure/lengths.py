@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rowmill.config import TooLongPolicy
-from rowmill.errors import TooLong
+from rowmill.errors import CUT_IT, TooLong
 
 Counts = npt.NDArray[np.int64]
 Truths = npt.NDArray[np.bool_]
@@ -61,9 +61,13 @@ class LengthRule(msgspec.Struct, frozen=True):
 
     def error(self, prompt_tokens: int, asked_tokens: int, *, uncut: str = "") -> TooLong:
         """What a row that is too long becomes; `uncut`: what of it is never cut."""
+        way_on = CUT_IT
+        if self.cuts:  # already, and what else is to fit leaves it no room
+            way_on = "lower `max_tokens`" if asked_tokens else "shorten the labels"
         return TooLong(
             prompt_tokens=prompt_tokens,
             asked_tokens=asked_tokens,
             limit_tokens=self.limit,
             uncut=uncut,
+            way_on=way_on,
         )

@@ -22,6 +22,7 @@ from rowmill.rows import Ids, Pair, Prompts, Request
 from rowmill.tokens.protocol import Stops, Tokenizer, pack
 
 _NONE: Ids = np.empty(0, np.uint32)
+_WAY_ON = 'set `validate.too_long = "truncate_right"`, which cuts documents'
 _ANY_LENGTH = LengthRule(limit=0, policy="error", fills_context=False)
 
 
@@ -70,7 +71,13 @@ class PairEncoder:
         if self._limit and whole > self._limit:
             room = len(document) - (whole - self._limit)
             if self._policy == "error" or room < 1:
-                raise TooLong(prompt_tokens=whole, asked_tokens=0, limit_tokens=self._limit)
+                raise TooLong(
+                    prompt_tokens=whole,
+                    asked_tokens=0,
+                    limit_tokens=self._limit,
+                    uncut="queries" if room < 1 else "",
+                    way_on=_WAY_ON,
+                )
             document, tokens = document[:room], self._limit
         ids = np.concatenate([head, document, self._after])
         return ids, Pair(tokens, len(head) if self._tells_apart else tokens), whole

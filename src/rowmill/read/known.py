@@ -1,26 +1,24 @@
 """Files as they are listed + files of a run -> the same files by the run's names.
 
-Promises: a file is known by its path, wherever else its name stands; else by its name and content. A new file
-never gets the name of a known one.
+Promises: a file is known by its path, wherever else its name stands; else by its name and content; else, where the
+known one is gone from its place, by its content alone. A new file never gets the name of a known one.
 Knows nothing of: rows, shards.
 Memory: a record a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
 
 from rowmill.read.listing import Found, list_files
-from rowmill.read.scan import SourceFile
+from rowmill.read.scan import SourceFile, digest_of
 from rowmill.read.unpack import STDIN, unreadable
 from rowmill.read_config import ReadConfig
 from rowmill.storage.addresses import is_remote
 from rowmill.storage.remote import look_all
-
-IsSame = Callable[[Found, SourceFile], bool]
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -37,13 +35,13 @@ def match_files(
     paths: Sequence[str],
     read: ReadConfig | None = None,
     *,
-    joins: IsSame | None = None,
+    may_join: bool = False,
 ) -> Listed:
     """List the files of `paths`, known ones by the names that they have in the run.
 
     Args:
-        joins: whether a file is the one that the run knows by this name. Given, one that is not, and
-            has its name from another that still lies where it lay, is new; else it is that one, changed.
+        may_join: a file of another content than the one that the run knows by this name is new, where that
+            one still lies where it lay; else it is that one, changed.
 
     Raises: BadSource where paths cannot be read.
     """
@@ -57,13 +55,65 @@ def match_files(
         before = by_path.get(found.path)
         if before is None and found.name not in claimed:
             before = by_name.get(found.name)
-            if before and joins and not joins(found, before) and _is_there(before.path):
+            if before and may_join and not _is_same(found, before) and _is_there(before.path):
                 before = None
         if before is None:
             others.append(found)
         else:
             known.append(msgspec.structs.replace(found, name=before.name))
-    return Listed(known, _renamed(others, by_name), notes)
+    moved = _by_content(others, _without(recorded, known)) if others else {}
+    known += [
+        msgspec.structs.replace(found, name=moved[found.path])
+        for found in others
+        if found.path in moved
+    ]
+    new = [found for found in others if found.path not in moved]
+    return Listed(known, _renamed(new, by_name), notes)
+
+
+def _without(recorded: Sequence[SourceFile], known: Sequence[Found]) -> list[SourceFile]:
+    names = {file.name for file in known}
+    return [file for file in recorded if file.name not in names]
+
+
+def _by_content(others: Sequence[Found], missing: Sequence[SourceFile]) -> dict[str, str]:
+    """Path -> the run's name of files that went elsewhere under another name.
+
+    Only what is gone from its place can have moved: a copy beside it is a file of its own.
+    """
+    there = {file.name for file in files_at_their_places(missing)} if missing else set()
+    gone: dict[tuple[int, str], list[str]] = {}
+    for file in missing:
+        if file.name not in there:
+            gone.setdefault((file.size, file.digest), []).append(file.name)
+    sizes = {size for size, _ in gone}
+    moved: dict[str, str] = {}
+    for found in others:
+        is_like = found.size in sizes and found.path != STDIN
+        names = gone.get((found.size, digest_of(found))) if is_like else None
+        if names:
+            moved[found.path] = names.pop(0)
+    return moved
+
+
+def digest_now(file: Found, before: SourceFile) -> str:
+    """Digest of a file as it is; empty where its size alone tells that it is another than `before`.
+
+    One with the path, size and time that it had is taken as unchanged, and is not read.
+    """
+    if before.path == file.path == STDIN:
+        return before.digest
+    if before.size != file.size or STDIN in (before.path, file.path):
+        return ""
+    if file.version:
+        return digest_of(file)
+    if (before.path, before.mtime_ns) == (file.path, file.mtime_ns):
+        return before.digest
+    return digest_of(file)
+
+
+def _is_same(found: Found, before: SourceFile) -> bool:
+    return digest_now(found, before) == before.digest
 
 
 def files_at_their_places(recorded: Sequence[SourceFile]) -> list[Found]:

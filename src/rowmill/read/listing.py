@@ -79,7 +79,7 @@ def list_files(
 
 
 def looked_at(found: Found, read: ReadConfig | None = None) -> Found:
-    """A file with what its first bytes say of it.
+    """A file with what its first bytes, and the suffix of its name, say of it: its path may be another by now.
 
     Raises: BadSource where it cannot be read.
     """
@@ -91,7 +91,7 @@ def looked_at(found: Found, read: ReadConfig | None = None) -> Found:
 
 
 def _understood(found: Found, head: bytes, read: ReadConfig) -> Found:
-    container, kind = what_is(found.path, head, read)
+    container, kind = what_is(STDIN if found.path == STDIN else found.name, head, read)
     return msgspec.structs.replace(found, container=container, format=kind)
 
 

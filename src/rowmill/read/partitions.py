@@ -7,7 +7,7 @@ Source: Hive's layout: names and values percent-escaped, `__HIVE_DEFAULT_PARTITI
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -53,6 +53,14 @@ def line_adder(partitions: Partitions) -> Callable[[bytes], bytes]:
         return _joined(line, whole)
 
     return add
+
+
+def own_names(line: bytes) -> Collection[str]:
+    """Columns of a JSON line; none where it is no object."""
+    try:
+        return _names(line).keys()
+    except (msgspec.MsgspecError, RecursionError):
+        return ()
 
 
 def _missing(line: bytes, texts: dict[str, bytes]) -> list[bytes]:

@@ -8,7 +8,7 @@ Memory: some blocks (4 MiB) and a record a shard. Time: plain lines over 1 GB/s,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from rowmill.read.arrays import SHAPE_BYTES, Shape, shape_of, to_lines
 from rowmill.read.cutter import Cutter, LineCutter
 from rowmill.read.formats import problem_within
 from rowmill.read.listing import Found
+from rowmill.read.partitions import own_names
 from rowmill.read.spool import Spool, new_spool
 from rowmill.read.unpack import (
     HEAD_BYTES,
@@ -36,6 +37,8 @@ from rowmill.read_config import ReadConfig
 from rowmill.rows import Shard
 
 BLOCK_BYTES = 4 << 20
+FIRST_ROW_BYTES = 1 << 20
+"""A longer one is not looked at for its columns."""
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -63,6 +66,8 @@ class Scanned(NamedTuple):
 
     file: SourceFile
     shards: list[Shard]
+    own_columns: Sequence[str] = ()
+    """Columns of its folders that the first of its rows has itself, where these are lines."""
 
 
 class Place(NamedTuple):
@@ -135,7 +140,7 @@ def scan_text(
             spool=spool,
             shard_bytes=shard_bytes if spool else 0,
         )
-    return Scanned(scanned, cutting.shards)
+    return Scanned(scanned, cutting.shards, cutting.own_columns)
 
 
 class _Opening(NamedTuple):
@@ -160,19 +165,20 @@ def _open_records(file: Found, text: Text, look: _Look, read: ReadConfig) -> _Op
     if file.format not in ("csv", "tsv"):
         return _Opening(none_yet, LineCutter())
     from rowmill.read.csv import HEADER_BYTES, RecordCutter, read_layout
+    from rowmill.read.csv_cut import record_ends
 
     head = text.peek(HEADER_BYTES)
     name = file.name if file.format == "csv" else f"{file.name}.tsv"
     layout, begin = read_layout(head, is_all=len(head) < HEADER_BYTES, read=read, name=name)
     text.skip(begin)
-    header_lines = head[:begin].count(b"\n") or (1 if begin else 0)
+    # Records, not line ends: a field of the header may have some, and those of blank ones before it may be `\r`.
+    num_before = len(record_ends(head[:begin], layout)) if begin else 0
     none_yet = msgspec.structs.replace(
         none_yet,
         start=look.begin + begin,
         format="csv",
         csv=layout,
-        # As in an editor, where no field of the header or before has a line end in it.
-        first_line=1 + header_lines,
+        first_line=1 + num_before,
     )
     return _Opening(none_yet, RecordCutter(layout))
 
@@ -268,6 +274,7 @@ class _Cutting:
         self.shards: list[Shard] = []
         self.num_records = 0
         """In the shards that are cut."""
+        self.own_columns: list[str] = []
         self._none_yet = none_yet
         """Before the first shard."""
         self._cutter = cutter
@@ -280,6 +287,9 @@ class _Cutting:
     def take(self, block: memoryview) -> None:
         """The next text."""
         begin = self._stop
+        if not begin and self._none_yet.partitions and self._none_yet.format == "jsonl":
+            names = own_names(bytes(block[:FIRST_ROW_BYTES]).lstrip().partition(b"\n")[0])
+            self.own_columns = [name for name, _ in self._none_yet.partitions if name in names]
         self._stop += len(block)
         end, num_records = self._cutter.feed(block)
         # A record that began in an earlier block is in the open frame already, so the cut is behind it.

@@ -16,7 +16,7 @@ import msgspec
 
 from rowmill.errors import BadSource
 from rowmill.read.drift import drift_notes
-from rowmill.read.known import files_at_their_places, match_files
+from rowmill.read.known import digest_now, files_at_their_places, match_files
 from rowmill.read.listing import Found, looked_at, one_or_list
 from rowmill.read.opened import state_of, with_next
 from rowmill.read.scan import Place, Scanned, SourceFile, digest_of, scan_text
@@ -85,13 +85,14 @@ def open_source(
         BadSource: the input cannot be read; names every file.
         StorageError: what is unpacked cannot be written.
     """
-    listed = match_files(known, paths, read, joins=_is_same)
+    listed = match_files(known, paths, read, may_join=True)
     found, notes = listed.new, listed.notes
     if shard_bytes is None:
         share = sum(file.size for file in found) // WANTED_SHARDS
         shard_bytes = min(max(share, MIN_SHARD_BYTES), MAX_SHARD_BYTES)
     files: list[SourceFile] = []
     shards: list[Shard] = []
+    own_columns: dict[str, Sequence[str]] = {}
     problems: list[str] = []
     for number, file in enumerate(_told(found, tell), len(known)):
         place = Place(number, first_index + len(shards), spool)
@@ -102,9 +103,11 @@ def open_source(
             continue
         files.append(scanned.file)
         shards += scanned.shards
+        if scanned.own_columns:
+            own_columns[file.name] = scanned.own_columns
     if problems:
         raise BadSource(reason=one_or_list(problems))
-    return Source(files, shards, [*notes, *drift_notes(shards)])
+    return Source(files, shards, [*notes, *drift_notes(shards, own_columns)])
 
 
 def _slice_of(file: Found) -> Slice | None:
@@ -137,7 +140,7 @@ def open_recorded(
 
     Args:
         files: as they were counted.
-        shards: as they were cut.
+        shards: as they were cut, with the columns of the folders that their files lay in then.
         paths: what the job names now. Files added to it are then noticed, and files that
             moved with their content are read from their new place.
         spool: the folder of spools; one that is missing is made anew.
@@ -166,9 +169,14 @@ def open_recorded(
             place = Place(number, cut[0].index, spool)
             path_by_name[file.name] = _spool_of(found, file, cut, place, read)
     return Source(
-        [msgspec.structs.replace(file, path=found_by_name[file.name].path) for file in files],
+        [_as_found(file, found_by_name[file.name]) for file in files],
         [msgspec.structs.replace(shard, path=path_by_name[shard.name]) for shard in shards],
     )
+
+
+def _as_found(file: SourceFile, found: Found) -> SourceFile:
+    """A file of the content that was counted, as it lies now: it need not be read again to be known."""
+    return msgspec.structs.replace(file, path=found.path, mtime_ns=found.mtime_ns)
 
 
 def changed(
@@ -196,13 +204,11 @@ def changed(
     return _compare(recorded, _files_now(recorded, paths, read, joined, may_join=may_join))
 
 
-def _is_same(found: Found, before: SourceFile) -> bool:
-    return _digest_now(found, {before.name: before}) == before.digest
-
-
 def _compare(recorded: Sequence[SourceFile], now: Sequence[Found]) -> dict[str, str]:
     old = {file.name: file for file in recorded}
-    digests = {file.name: _digest_now(file, old) for file in now}
+    digests = {
+        file.name: digest_now(file, old[file.name]) if file.name in old else "" for file in now
+    }
     return _differences({file.name: file.digest for file in recorded}, digests)
 
 
@@ -228,27 +234,11 @@ def _files_now(
 ) -> list[Found]:
     if paths is None:
         return files_at_their_places(recorded)
-    listed = match_files(recorded, paths, read, joins=_is_same if may_join else None)
+    listed = match_files(recorded, paths, read, may_join=may_join)
     now = [*listed.known, *([] if may_join else listed.new)]
     named = {file.name for file in now}
     rest = [f for f in recorded if f.name not in named and (may_join or f.name in joined)]
     return [*now, *files_at_their_places(rest)]
-
-
-def _digest_now(file: Found, old: dict[str, SourceFile]) -> str:
-    """Digest of a file as it is; empty where its size alone tells that it is another."""
-    before = old.get(file.name)
-    if before is None:
-        return ""
-    if before.path == file.path == STDIN:
-        return before.digest
-    if before.size != file.size or STDIN in (before.path, file.path):
-        return ""
-    if file.version:
-        return digest_of(file)
-    if (before.path, before.mtime_ns) == (file.path, file.mtime_ns):
-        return before.digest
-    return digest_of(file)
 
 
 def _scan(file: Found, place: Place, shard_bytes: int, read: ReadConfig | None) -> Scanned:
@@ -302,7 +292,9 @@ def _spool_of(
         )
         raise BadSource(reason=reason)
     path = str(place.spool / file.spool)
-    again = _scan(looked_at(found, read), place, file.shard_bytes, read)
+    # Its columns are those of the folders that it lay in when it was cut, which `found` may not tell, or tell anew.
+    as_cut = msgspec.structs.replace(looked_at(found, read), partitions=cut[0].partitions)
+    again = _scan(as_cut, place, file.shard_bytes, read)
     as_before = [msgspec.structs.replace(shard, path=path) for shard in cut]
     if (again.file.spool, again.shards) != (file.spool, as_before):
         reason = (

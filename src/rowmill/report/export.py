@@ -14,6 +14,7 @@ from rowmill.join.lines import joined_rows
 from rowmill.join.parting import column_limits
 from rowmill.outcomes import dimensions_of
 from rowmill.publish import write_lines, write_table
+from rowmill.record import known_length
 from rowmill.report.run import View, open_view
 from rowmill.storage import Storage, place_of
 from rowmill.storage.addresses import is_remote, parse_address
@@ -70,7 +71,7 @@ def _write(view: View, storage: Storage, name: str, form: Form) -> int:
         form,
         prefix,
         answers=answers,
-        dimensions=_dimensions(view) if own else 0,
+        dimensions=_dimensions(view) if form.has_vectors else 0,
     )
     joiner = TableJoiner(columns, prefix, form)
     batches = batches_of_rows(joiner, view.cut, view.range_lines())
@@ -87,6 +88,8 @@ def _own(view: View) -> AnswerForm | None:
 
 def _dimensions(view: View) -> int:
     """Numbers in each of the run's vectors; 0 where it has none yet."""
+    if known := known_length(view.storage):
+        return known
     parts = (part for task in range(view.cut.num_tasks) for part in view.task_outcomes(task))
     return next(filter(None, map(dimensions_of, parts)), 0)
 

@@ -134,11 +134,7 @@ class TemplateRows:
 
     def _long_way(self, row: AnyRow) -> Request:
         columns, id = self._rules.columns(row)
-        asked = (
-            _asked(self._rules, row.key, id, columns)
-            if self._may_sample
-            else Asked(row.key, id, self._of_job)
-        )
+        asked = _asked(self._rules, row.key, id, columns, may_sample=self._may_sample)
         parts = fill(self._template, columns)
         self._learn(columns)
         return self._filled(asked, parts)
@@ -164,15 +160,16 @@ def _read_loose(values: list[Any], loose: Loose) -> None:
 class JinjaRows:
     """Callable: Row -> Request, or RowError, by a `prompt_jinja`."""
 
-    def __init__(self, rules: Rules, template: JinjaPrompt) -> None:
-        self._rules = rules
+    def __init__(self, rules: Rules, template: JinjaPrompt, *, may_sample: bool = True) -> None:
+        """Rows of one job; `may_sample` as of `TemplateRows`."""
+        self._rules, self._may_sample = rules, may_sample
         self._template = template
         self.needed: tuple[frozenset[str], ...] = ()
-        self.used = template.columns | {"sampling"}
+        self.used = template.columns.union(("sampling",) if may_sample else ())
 
     def __call__(self, row: AnyRow) -> Request:
         columns, id = self._rules.columns(row)
-        asked = _asked(self._rules, row.key, id, columns)
+        asked = _asked(self._rules, row.key, id, columns, may_sample=self._may_sample)
         parts = self._template.parts(columns)
         text = "".join(parts)
         if not text:
@@ -181,9 +178,9 @@ class JinjaRows:
         return text_request(self._rules.way, asked, text, parts)
 
 
-def _asked(rules: Rules, key: int, id: bytes, columns: Columns) -> Asked:
+def _asked(rules: Rules, key: int, id: bytes, columns: Columns, *, may_sample: bool) -> Asked:
     """Sampling of a row that is columns: only its column `sampling` is that, an object."""
-    raw = columns.get("sampling", b"null")
+    raw = columns.get("sampling", b"null") if may_sample else b"null"
     if raw == b"null":
         return Asked(key, id, rules.samplings.of_job)
     if raw[:1] != b"{":

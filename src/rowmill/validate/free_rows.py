@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
+import msgspec
+
 from rowmill.config import Job
 from rowmill.errors import InvalidRow, MissingColumn
 from rowmill.rows import AnyRow, Request, Sampling, TableRow
@@ -30,31 +32,40 @@ from rowmill.validate.shapes import (
 )
 from rowmill.validate.table_lane import TableLane, plain_requests
 
-FREE_COLUMNS = frozenset(
+_FREE_COLUMNS = frozenset(
     (
-        *CHECKS,
         *TOOL_FIELDS,
         *("prompt", "prompt_token_ids", "url", "method", "body", "custom_id"),
     )
 )
-"""Columns that mean something where a row brings its own prompt."""
 _ONLY_PROMPT = ColumnTemplate(("", ""), ("prompt",))
+
+
+def free_columns(*, may_sample: bool) -> frozenset[str]:
+    """Columns that mean something where a row brings its own prompt."""
+    return _FREE_COLUMNS.union(CHECKS) if may_sample else _FREE_COLUMNS
 
 
 class FreeRows:
     """Callable: Row -> Request, or RowError."""
 
-    def __init__(self, rules: Rules, job: Job) -> None:
-        self._rules = rules
+    def __init__(self, rules: Rules, job: Job, *, may_sample: bool = True) -> None:
+        """Rows of one job.
+
+        Args:
+            may_sample: Columns such as `temperature` hold a row's own sampling; else they are columns as any.
+        """
+        self._rules, self._may_sample = rules, may_sample
+        self._checks = frozenset(CHECKS if may_sample else ())
         model = job.engine.model or rules.way.served
         self._models = (model, *job.validate_.model_names)
         self._fields = ("prompt", job.messages, "prompt_token_ids")
         self._of_job = rules.samplings.of_job
         self._is_plain = not (rules.way.is_wire or rules.way.wraps_text)
         *others, self._id_column = rules.ids.names
-        never = {*self._fields[1:], *others, "body", *TOOL_FIELDS, *CHECKS}
+        never = {*self._fields[1:], *others, "body", *TOOL_FIELDS, *self._checks}
         self.needed = (frozenset((*self._fields, "body")),)
-        self.used = frozenset(("url", "method", "custom_id", *TOOL_FIELDS, *CHECKS))
+        self.used = frozenset(("url", "method", "custom_id", *TOOL_FIELDS, *self._checks))
         self._batch_lane = BatchLane(rules.way)
         self._lane = Lane(("prompt",), self._id_column, never=never, prefix=rules.prefix)
         self._sampled_lane = SampledLane(
@@ -131,11 +142,14 @@ class FreeRows:
             request = batch_request(
                 columns, asked, way=rules.way, samplings=rules.samplings, models=self._models
             )
+            if not self._may_sample:
+                # What a body says of it is checked, as all of a body is, and has no meaning.
+                request = msgspec.structs.replace(request, sampling=self._of_job)
             if rules.ids.names[0] == "custom_id":
                 self._batch_lane.learn(row, columns, request)
             return request
         field = self._only_field(columns)
-        own = {name: raw for name, raw in columns.items() if name in CHECKS}
+        own = {name: raw for name, raw in columns.items() if name in self._checks}
         tools = row_tools(columns, rules.way)
         sampling = rules.samplings.asked(own, extra=with_tools(columns, rules.way))
         asked = Asked(row.key, id, sampling)

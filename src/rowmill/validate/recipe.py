@@ -20,7 +20,7 @@ from rowmill.rows import AnyRow, Limits, Request, Wanted
 from rowmill.validate.asked import Samplings
 from rowmill.validate.column_rows import JinjaRows, TemplateRows
 from rowmill.validate.columns import compile_columns
-from rowmill.validate.free_rows import FREE_COLUMNS, FreeRows
+from rowmill.validate.free_rows import FreeRows, free_columns
 from rowmill.validate.ids import IdColumns, id_names
 from rowmill.validate.jinja_prompt import JinjaPrompt
 from rowmill.validate.kinds import of_kind, weighs_labels
@@ -128,26 +128,27 @@ def _recipe(job: Job, rules: Rules, orders: RowOrders | None) -> Recipe:
 
     way_in: JinjaRows | TemplateRows | FreeRows | PairRows | MediaRows
     once: Once | None = None
+    # Labels and numbers are not drawn: a column that would say how is one as any.
+    samples = job.kind in TEXT_KINDS
+    own = ("sampling",) if samples else ()
+    brings_prompts = samples or weighs_labels(job)
+    prompt = job.prompt or ("" if brings_prompts else _column(job.text))
     if job.kind in PAIR_KINDS:
         way_in = PairRows(using(()), job)
         once = Once(way_in.columns, ids)
-    elif not (job.kind in TEXT_KINDS or weighs_labels(job)):
-        prompt = job.prompt or _column(job.text)
-        columns = compile_columns(prompt).columns
-        way_in = TemplateRows(using(columns), prompt, may_sample=False, orders=orders)
-        once = Once(columns, ids)
     elif job.prompt_jinja:
         jinja = JinjaPrompt(job.prompt_jinja)
-        way_in = JinjaRows(using((*jinja.columns, "sampling")), jinja)
-    elif job.prompt:
-        columns = compile_columns(job.prompt).columns
-        samples = job.kind in TEXT_KINDS
-        names = (*columns, "sampling") if samples else columns
-        way_in = TemplateRows(using(names), job.prompt, may_sample=samples, orders=orders)
+        way_in = JinjaRows(using((*jinja.columns, *own)), jinja, may_sample=samples)
+    elif prompt:
+        columns = compile_columns(prompt).columns
+        way_in = TemplateRows(
+            using((*columns, *own)), prompt, may_sample=samples, orders=orders
+        )
         once = Once(columns, ids)
     else:
         fields = ("messages", "prompt_token_ids")
-        way_in = FreeRows(using((*FREE_COLUMNS, job.messages)), job)
+        names = (*free_columns(may_sample=samples), job.messages)
+        way_in = FreeRows(using(names), job, may_sample=samples)
         once = Once(("prompt",), ids, others=(job.messages, *fields))
     if job.media.images or job.media.audio:
         media = (*job.media.images, *job.media.audio)

@@ -57,6 +57,11 @@ class Form(msgspec.Struct, frozen=True):
         """Whether rows are joined as text, without types."""
         return self.format == "jsonl"
 
+    @property
+    def has_vectors(self) -> bool:
+        """Whether answers are vectors, of which a table says how long they are."""
+        return self.own is not None and self.own.kind == "embed"
+
 
 def answer_form_of(job: Job) -> AnswerForm | None:
     """How a job's answers are written where they are no text; else None."""
