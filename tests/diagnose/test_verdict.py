@@ -201,3 +201,14 @@ def test_stations_of_the_page_are_those_of_the_code() -> None:
     page = Path("docs/verdicts.md").read_text("utf-8")
 
     assert [station for station in STATIONS if f"| {station} |" not in page] == []
+
+
+@pytest.mark.parametrize("output_tokens", [600_000, 0])
+def test_only_who_writes_answers_is_told_to_shorten_them(output_tokens: int) -> None:
+    told = {"output_tokens": output_tokens}
+    tail, _ = said(tail_empty_s=30.0, tail_s=40.0, **told)
+    busy, _ = said(gpu={"use": 0.99, "tensor_use": 0.7, "bandwidth_use": 0.3}, **told)
+
+    assert ("tail", "GPU compute") == (tail.station, busy.station)
+    assert ("sampling.max_tokens" in tail.remedy) == bool(output_tokens)
+    assert ("share beginnings" in busy.remedy) == bool(output_tokens)

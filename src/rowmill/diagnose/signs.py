@@ -54,6 +54,8 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
     """New tokens in a step of one replica; 0: not known."""
     retried: float
     """Requests made again, as a share of the rows answered."""
+    answer_tokens: float
+    """Of a row's answer; 0: vectors, scores and labels, of which there are none."""
     rows_s: float
     answer_s: float
     """Seconds that the engine works on a row, by Little's law."""
@@ -124,6 +126,7 @@ def signs_of(
         preempted=last.engine.get("preemptions", 0.0) / answered,
         step_tokens=_step_tokens(steady, engine),
         retried=last.engine.get("retries", 0.0) / answered,
+        answer_tokens=last.output_tokens / answered,
         rows_s=last.rows_answered / active_s,
         answer_s=at_once * active_s / answered,
         at_once=at_once,

@@ -55,11 +55,11 @@ def planning(s: Signs) -> Verdict:
 
 def tail(s: Signs) -> Verdict:
     """The last rows took long."""
+    shorter = "lower `sampling.max_tokens` where a few long answers are cut anyway, "
     return Verdict(
         station="tail",
         says=f"seats stood empty {s.tail_share:.0%} of the time at the end, while the last rows were answered",
-        remedy="lower `sampling.max_tokens` where a few long answers are cut anyway, give it more rows at once,"
-        " or fewer replicas",
+        remedy=f"{shorter if s.answer_tokens else ''}give it more rows at once, or fewer replicas",
     )
 
 
@@ -146,10 +146,11 @@ def own(s: Signs) -> Verdict:
 
 def gpu_compute(s: Signs) -> Verdict:
     """The good end."""
+    more = "prompts that share beginnings" if s.answer_tokens else "a smaller model"
     return Verdict(
         station="GPU compute",
         says=f"the GPU computes all the time ({_use(s)}): nothing before or behind it is in its way",
-        remedy='faster: `engine.quantization = "fp8"`, prompts that share beginnings, or more GPUs',
+        remedy=f'faster: `engine.quantization = "fp8"`, {more}, or more GPUs',
         is_well=True,
     )
 
