@@ -99,8 +99,12 @@ def test_trials_keep_no_failed_row_and_stop_where_a_run_would(tmp_path: Path) ->
 def test_a_retry_counts_what_was_paid_before(tmp_path: Path) -> None:
     """The answers that are asked anew were paid for, too."""
     source = lines(tmp_path / "rows.jsonl", [{"text": "one two three"} for _ in range(40)])
-    sets = {"prompt": "{text}", "sampling.schema": '{type = "object"}'}
-    sets |= {"run.prompt_million_price": 1000, "run.output_million_price": 1000}
+    sets = {
+        "prompt": "{text}",
+        "sampling.schema": '{type = "object"}',
+        "run.prompt_million_price": 1000,
+        "run.output_million_price": 1000,
+    }
     first = run(source, tmp_path / "out", sets=sets)
 
     again = rowmill("retry", [str(tmp_path / "out"), "--kind", "violation"])

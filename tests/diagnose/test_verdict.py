@@ -205,9 +205,10 @@ def test_stations_of_the_page_are_those_of_the_code() -> None:
 
 @pytest.mark.parametrize("output_tokens", [600_000, 0])
 def test_only_who_writes_answers_is_told_to_shorten_them(output_tokens: int) -> None:
-    told = {"output_tokens": output_tokens}
-    tail, _ = said(tail_empty_s=30.0, tail_s=40.0, **told)
-    busy, _ = said(gpu={"use": 0.99, "tensor_use": 0.7, "bandwidth_use": 0.3}, **told)
+    tail, _ = said(tail_empty_s=30.0, tail_s=40.0, output_tokens=output_tokens)
+    busy, _ = said(
+        gpu={"use": 0.99, "tensor_use": 0.7, "bandwidth_use": 0.3}, output_tokens=output_tokens
+    )
 
     assert ("tail", "GPU compute") == (tail.station, busy.station)
     assert ("sampling.max_tokens" in tail.remedy) == bool(output_tokens)

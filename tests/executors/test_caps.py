@@ -12,7 +12,7 @@ from rowmill.engines.ladder import Step
 from rowmill.executors.caps import GIB, Caps, seconds_before
 from rowmill.executors.steps import Steps
 from rowmill.executors.stopping import Stop
-from rowmill.journal import Counts
+from rowmill.journal import Counts, Paid
 from rowmill.storage import LocalStorage
 
 
@@ -103,7 +103,7 @@ def test_steps_down_outlive_the_process(tmp_path: Path) -> None:
 def test_tokens_of_an_endpoint_cost_what_it_asks(tmp_path: Path) -> None:
     stop = Stop()
     config = RunConfig(max_cost=5, prompt_million_price=1.0, output_million_price=4.0)
-    before = Counts(prompt_tokens=1_000_000, output_tokens=500_000)
+    before = Paid(prompt_tokens=1_000_000, output_tokens=500_000)
     caps = Caps(config, LocalStorage(str(tmp_path)), stop, before=before)
 
     assert caps.cost == pytest.approx(3.0)
@@ -121,7 +121,7 @@ def test_tokens_of_an_endpoint_cost_what_it_asks(tmp_path: Path) -> None:
 
 def test_tokens_have_a_cap_of_their_own(tmp_path: Path) -> None:
     stop = Stop()
-    before = Counts(prompt_tokens=600, output_tokens=100)
+    before = Paid(prompt_tokens=600, output_tokens=100)
     caps = Caps(
         RunConfig(max_total_tokens=1000), LocalStorage(str(tmp_path)), stop, before=before
     )
