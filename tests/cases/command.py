@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,16 @@ def start(
             env=environment(),
             start_new_session=True,
         )
+
+
+@contextlib.contextmanager
+def paused(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """A started command and all in its group stand still: what must happen while it lives needs no hurry."""
+    os.killpg(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGCONT)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

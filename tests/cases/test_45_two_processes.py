@@ -18,6 +18,7 @@ from tests.cases.command import (
     check_whole,
     job,
     kill,
+    paused,
     rowmill,
     start,
 )
@@ -36,7 +37,8 @@ def test_a_second_start_is_refused_and_names_the_owner(tmp_path: Path, serve: Se
     first = start(arguments, tmp_path / "first")
     endpoint.wait_hits(1, first)
 
-    second = rowmill("run", arguments, limit_s=LIMIT_S)
+    with paused(first):
+        second = rowmill("run", arguments, limit_s=LIMIT_S)
 
     assert second.code == REFUSED
     assert f"process {first.pid} on `{socket.gethostname()}`" in second.stderr

@@ -23,6 +23,7 @@ from tests.cases.command import (
     check_refused,
     job,
     kill,
+    paused,
     results,
     rowmill,
     run,
@@ -304,7 +305,8 @@ def test_of_two_appends_at_once_one_is_refused_and_can_be_given_again(place: Pla
         assert first.poll() is None, log.read_text("utf-8")
         time.sleep(0.001)
 
-    second = place.run(more[1], append=True)
+    with paused(first):
+        second = place.run(more[1], append=True)
     assert first.wait(LIMIT_S) == OK
     third = place.run(more[1], append=True)
 
