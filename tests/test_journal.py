@@ -198,13 +198,16 @@ def test_what_failed_in_a_stopped_retry_is_asked_by_one_of_another_selection(
     left = tuple(segments_of(storage, 0)[1:])
 
     same = TaskLog(storage, 0, 3, Again(before, 1, ("refused",)))
-    other = TaskLog(storage, 0, 4, Again(before, 2, (), left))
+    late = TaskLog(storage, 0, 4, Again(before, 2, ("late",), left))
+    all_ = TaskLog(storage, 0, 5, Again(before, 2, (), left))
 
     assert {1, 2, 3, 4} == same.done
-    assert {1, 2} == other.done
-    other.put(pack([outcome(3), outcome(4)]))
-    other.commit("w")
-    assert ["a", "mended", "a", "a"] == [o.text for o in committed(storage)]
+    assert {1, 2, 3} == late.done
+    assert {1, 2} == all_.done
+    assert (2, 2) == (late.counts.ok, all_.counts.ok)
+    late.put(pack([outcome(4, "in time")]))
+    late.commit("w")
+    assert ["a", "mended", None, "in time"] == [o.text for o in committed(storage)]
 
 
 def test_tokens_of_outcomes_that_were_replaced_stay_paid_for(storage: Storage) -> None:

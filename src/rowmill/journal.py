@@ -13,6 +13,7 @@ import datetime
 import itertools
 import threading
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -182,6 +183,7 @@ class TaskLog:
         self._replaced = paid_of(again.before.replaced if again else None)
         self._index = RowIndex()
         names = again.segments(storage) if again else segments_of(storage, task)
+        self._last_in = _last_segments(storage, names) if again and len(names) > 1 else {}
         self._old = [self._take_over(i, name) for i, name in enumerate(names)]
         self.num_resumed = len(self.done)
         self._names = (rundir.segment(task, epoch, n) for n in itertools.count())
@@ -282,19 +284,25 @@ class TaskLog:
         return msgspec.json.format(msgspec.json.encode(commit), indent=1)
 
     def _take_over(self, number: int, name: str) -> SegmentRef:
-        leave = self._is_replaced if self._again and self._again.is_old(name) else None
+        again = self._again
+        is_old = again is not None and again.is_old(name)
+
+        def is_replaced(outcome: Outcome) -> bool:
+            """Of a retry, the last outcome of a row counts, unless that is to be asked again."""
+            if self._last_in.get(outcome.key, number) == number and not (
+                is_old and again is not None and again.is_asked_again(outcome)
+            ):
+                return False
+            if outcome.copied_from is None:
+                self._replaced.add(Paid(outcome.prompt_tokens, outcome.output_tokens))
+            return True
+
+        leave = is_replaced if again else None
         ref, outcomes = scan(
             self._storage, name, self._index, segment=number, done=self.done, leave=leave
         )
         self.counts.add(pack(outcomes))
         return ref
-
-    def _is_replaced(self, outcome: Outcome) -> bool:
-        assert self._again is not None
-        is_replaced = self._again.is_asked_again(outcome)
-        if is_replaced and outcome.copied_from is None:
-            self._replaced.add(Paid(outcome.prompt_tokens, outcome.output_tokens))
-        return is_replaced
 
     def _drop_all_but(self, names: set[str]) -> None:
         """Remove segments the commit does not name: they never count, and would be read at no time."""
@@ -309,6 +317,15 @@ def paid_of(*parts: Paid | Counts | None) -> Paid:
     for part in parts:
         paid.add(part)
     return paid
+
+
+def _last_segments(storage: Storage, names: Sequence[str]) -> dict[int, int]:
+    """Key -> the last of the segments that has an outcome of it."""
+    last: dict[int, int] = {}
+    for number, name in enumerate(names):
+        _, outcomes = scan(storage, name, RowIndex(), segment=number, done=set())
+        last.update(dict.fromkeys((outcome.key for outcome in outcomes), number))
+    return last
 
 
 def segments_of(storage: Storage, task: int) -> list[str]:

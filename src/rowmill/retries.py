@@ -1,6 +1,6 @@
 """A deliberate second asking, as it was planned: `plan/retry-N.json`.
 
-Promises: written once, before any row is asked again.
+Promises: written before any row is asked again; only tasks of files that join the run meanwhile are added.
 Knows nothing of: outcomes, how rows are asked.
 """
 

@@ -63,9 +63,18 @@ def plan_retry(
         if kind not in known and "other" not in known:
             raise ConfigError(reason=_no_such_failure(kind, sorted(known)))
     last = _last_plan(storage)
-    if last is not None and last.kinds == kinds and _is_open(storage, last):
+    is_open = last is not None and last.kinds == kinds and _is_open(storage, last)
+    planned = set(last.tasks) if last is not None and is_open else set()
+    tasks = [
+        task
+        for task, commit in commits.items()
+        if task not in planned and _has_failed(storage, commit, kinds)
+    ]
+    if last is not None and is_open:
+        if tasks:  # of files that joined since
+            last = msgspec.structs.replace(last, tasks=[*last.tasks, *tasks])
+            storage.replace(rundir.retry(last.number), msgspec.json.encode(last))
         return _again(storage, last)
-    tasks = [task for task, commit in commits.items() if _has_failed(storage, commit, kinds)]
     plan = RetryPlan(
         number=last.number + 1 if last else 1,
         kinds=kinds,
