@@ -75,7 +75,7 @@ class LineIds:
     def of(self, source: bytes) -> msgspec.Raw:
         """JSON of the id that the line of a row gets in a batch file, as it stands there; null for none."""
         try:
-            columns = self._columns.columns(source)
+            columns = self._columns.columns_once(source)
         except RowError:
             columns = self._salvage.id_alone(source)
         found = (columns.get(name, b"") for name in self._columns.names)

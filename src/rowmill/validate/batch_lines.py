@@ -60,16 +60,15 @@ def is_batch_line(columns: Columns, prompts: Sequence[str]) -> bool:
     own = list(filter(has, prompts))
     if not (has("body") and has("url")):
         return not own and has("custom_id") and any(map(has, _OUTER))
-    is_whole = has("method") or has("custom_id")
-    if is_whole and own and "body" not in own and _is_known(columns["url"]):
+    if own and "body" not in own and _is_known(columns["url"]):
         reason = f"`{own[0]}` and `body` in one row, expected one of them"
         raise InvalidRow(reason=reason)
-    return is_whole and not own
+    return not own and (has("method") or has("custom_id"))
 
 
 def _is_known(url: bytes) -> bool:
-    path = url.replace(b"\\/", b"/")[1:-1].decode(errors="replace")
-    return path in _FIELD_BY_URL or path in _NEEDED_BY_URL
+    path = value_of(url, "url")
+    return isinstance(path, str) and (path in _FIELD_BY_URL or path in _NEEDED_BY_URL)
 
 
 def batch_request(
@@ -104,7 +103,7 @@ def batch_request(
         reason = f"`body.{field}` is missing"
         raise InvalidRow(reason=reason)
     own = {name: raw for name, raw in body.items() if name in CHECKS}
-    if any(models):
+    if models[0]:
         body.pop("model", None)  # it means the job's
     sampling = samplings.asked(own, extra=_extra(body, way), prefix="body.")
     asked = msgspec.structs.replace(asked, sampling=sampling)
@@ -145,7 +144,7 @@ def _whole_body(raw: bytes, body: Columns, *, url: str, models: Sequence[str]) -
     for name, value in body.items():
         refuse_repeated_inside(value, f"body.{shown(name)}")
     named = value_of(body.get("model", b"null"), "body.model")
-    if any(models) and named not in (None, models[0]):
+    if models[0] and named not in (None, models[0]):
         return msgspec.json.encode({n: Raw(v) for n, v in body.items() if n != "model"})
     return raw
 
@@ -173,7 +172,7 @@ def _body(raw: bytes) -> Columns:
 def _check_model(body: Columns, models: Sequence[str], way: Way) -> None:
     """Where no name is known, an endpoint is told the line's own; an engine here has no other model to answer with."""
     asked = value_of(body.get("model", b"null"), "body.model")
-    names = list(filter(None, models))
+    names = list(filter(None, models)) if models[0] or not way.is_wire else []
     if asked is None or asked in names or (not names and isinstance(asked, str)):
         return
     known = " or ".join(f"`{name}`" for name in names) or "a name"

@@ -58,7 +58,7 @@ class FreeRows:
         self._rules, self._may_sample = rules, may_sample
         self._checks = frozenset(CHECKS if may_sample else ())
         model = job.engine.model or rules.way.served
-        self._models = (model, *job.validate_.model_names)
+        self._models = tuple(dict.fromkeys((model, *job.validate_.model_names)))
         self._fields = ("prompt", job.messages, "prompt_token_ids")
         self._of_job = rules.samplings.of_job
         self._is_plain = not (rules.way.is_wire or rules.way.wraps_text)

@@ -15,6 +15,7 @@ from msgspec import Raw
 from rowmill.errors import InvalidRow, RowError
 from rowmill.rows import AnyRow
 from rowmill.validate.lines import split_columns, value_of
+from rowmill.validate.once import repeated_columns
 
 NO_ID = (b"", b"null", b'""')
 """JSON texts that say that a row has none."""
@@ -94,3 +95,11 @@ class IdColumns:
         except (msgspec.MsgspecError, RecursionError):
             return split_columns(line)
         return {name: bytes(raw) for name, raw in zip(self.names, found, strict=True)}
+
+    def columns_once(self, line: bytes) -> Mapping[str, bytes]:
+        """As `columns`, without those that stand in the line twice: nobody can say which is meant. Raises Unreadable."""
+        columns = self.columns(line)
+        if all(line.count(b'"%b"' % name.encode()) <= 1 for name in self.names):
+            return columns
+        twice = repeated_columns(line)
+        return {name: raw for name, raw in columns.items() if name not in twice}

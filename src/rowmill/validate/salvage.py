@@ -69,7 +69,7 @@ class Salvage:
     def id(self, line: bytes) -> bytes:
         """JSON text of the id of any line, good or bad; empty where there is none that can be read."""
         try:
-            columns = self._ids.columns(line)
+            columns = self._ids.columns_once(line)
         except RowError:
             columns = self.id_alone(line)
         try:
