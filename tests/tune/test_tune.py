@@ -129,6 +129,17 @@ def test_a_dry_run_starts_and_writes_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl"]
 
 
+@pytest.mark.parametrize("also", [("nope", 1), ("context", -3), ("seats", -1)])
+def test_what_no_engine_starts_with_is_refused_before_a_trial(
+    tmp_path: Path, also: tuple[str, int]
+) -> None:
+    for command in (tune, dry_run):
+        with pytest.raises(ConfigError, match=also[0]):
+            command(job(tmp_path), Ask(also=(also,)))
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl"]
+
+
 def test_what_is_refused_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         tune(job(tmp_path, delay_s=-1), ASK)

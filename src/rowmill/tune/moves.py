@@ -10,13 +10,16 @@ settings of these lie 5 to 20%. Seats: the KV cache over what a row holds on the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+from pydantic import ValidationError
 
 from rowmill.config import EngineConfig, Job
 from rowmill.engines.vllm_place import step_budget
+from rowmill.errors import BadJob
+from rowmill.executors.opening import understand
 from rowmill.forecast.gathered import Gathered
 from rowmill.prospect import Place, places_of, prospects, shape_of_model
 from rowmill.rows import Limits
@@ -211,3 +214,19 @@ def with_engine(job: Job, changes: dict[str, Any]) -> Job:
         return job
     tree = {**job.engine.model_dump(), **changes}
     return job.model_copy(update={"engine": EngineConfig.model_validate(tree)})
+
+
+def check_also(job: Job, also: Iterable[tuple[str, Any]]) -> None:
+    """Refuse settings to be tried that no engine would be started with, before there are answers to lose.
+
+    Raises:
+        ConfigError: tells what is wrong with the first.
+    """
+    for name, value in also:
+        try:
+            changed = with_engine(job, {name: value})
+        except ValidationError as error:
+            told = error.errors()[0]["msg"]
+            mistake = f"`engine.{name}`: {told[:1].lower()}{told[1:]}"
+            raise BadJob(where="`--also`", mistakes=[mistake]) from error
+        understand(changed)

@@ -42,7 +42,7 @@ from rowmill.storage import Storage
 from rowmill.storage.temporary import temporary_folder
 from rowmill.tune.keeping import Answers, Keeping
 from rowmill.tune.learning import Learning
-from rowmill.tune.moves import Move, levels_of, moves_of, with_engine
+from rowmill.tune.moves import Move, check_also, levels_of, moves_of, with_engine
 from rowmill.tune.report import Tuned
 from rowmill.tune.sample import Sample
 from rowmill.tune.search import Found, Tried, halve, look_again, search, try_move
@@ -85,8 +85,8 @@ class Stand:
             ConfigError: the job is refused.
         """
         self._given, self._ask, self._storage, self._token = job, ask, storage, token
-        self._stop, self._listen = stop, listen
-        self._began = time.monotonic()
+        self._stop, self._listen, self._began = stop, listen, time.monotonic()
+        check_also(job, ask.also)
         opened = open_run(job, storage, token=token, listen=listen)
         if ask.also and not opened.is_new:
             reason = (

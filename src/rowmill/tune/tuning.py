@@ -19,7 +19,7 @@ from rowmill.leases import Leases, claim_output
 from rowmill.pipeline import TaskRows
 from rowmill.shown.spans import duration
 from rowmill.storage import open_storage
-from rowmill.tune.moves import levels_of, moves_of
+from rowmill.tune.moves import check_also, levels_of, moves_of
 from rowmill.tune.report import Tuned
 from rowmill.tune.search import Tried
 from rowmill.tune.stand import Ask, Stand
@@ -58,6 +58,7 @@ def dry_run(job: Job, ask: Ask) -> Tuned:
     """
     storage = open_storage(job.output.path)
     check_places(job, storage)
+    check_also(job, ask.also)
     opened = open_run(job, storage, token=new_token())
     engine, limits = opened.words.job.engine, opened.words.limits
     levels = ", ".join(map(str, levels_of(engine, limits)))
