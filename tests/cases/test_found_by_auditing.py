@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from rowmill.executors.caps import STOPPED_EARLY
@@ -138,3 +139,21 @@ def test_the_id_of_a_bad_row_is_found_as_that_of_a_good_one(tmp_path: Path) -> N
     ]
     assert export(str(out), str(tmp_path / "all.jsonl")).rows == 3
     assert (tmp_path / "all.jsonl").read_bytes() == part.read_bytes()
+
+
+def test_a_line_that_is_read_is_published_as_a_table_however_deep_it_is(tmp_path: Path) -> None:
+    """How deep depends on how deep the reader's own stack is."""
+    source = tmp_path / "rows.jsonl"
+    deep = (
+        f'{{"id": {n}, "text": "x", "b": {"[" * n}{"]" * n}}}\n' for n in range(900, 1000, 7)
+    )
+    source.write_text("".join(deep))
+
+    done = run(source, tmp_path / "out", sets={"prompt": "{text}", "output.format": "parquet"})
+
+    assert done.code in (OK, SOME_FAILED), done.stderr
+    (part,) = (tmp_path / "out/results").iterdir()
+    found = pq.read_table(part, columns=["rowmill_status", "b"]).to_pylist()
+    asked = [(row["rowmill_status"] == "ok", row["b"] is not None) for row in found]
+    assert len(asked) == 15
+    assert {(True, True)} <= set(asked) <= {(True, True), (False, False)}

@@ -175,3 +175,22 @@ def test_a_null_counts_as_absent() -> None:
     assert "`url` is missing" in refusal(
         line(custom_id="c", prompt=None, body={}, method="POST")
     )
+
+
+def test_a_prompt_and_a_body_fail_whatever_else_the_row_has() -> None:
+    both = {"prompt": "P", "url": CHAT, "body": {"messages": MESSAGES}}
+    escaped = line(**both).replace(b'"/v1', b'"\\u002fv1')
+
+    for raw in (line(**both), escaped):
+        assert "`prompt` and `body` in one row, expected one of them" in refusal(raw)
+
+
+def test_other_names_alone_do_not_hide_the_model_from_an_endpoint() -> None:
+    by = recipe(WIRE, validate={"model_names": ["alias", "m2"]})
+
+    for name in ("m1", "m2"):
+        request = ask(named(name), by)
+        assert json.loads(request.sampling.extra)["model"] == name
+    assert "expected the job's `engine.model`, `alias` or `m2`, or none" in refusal(
+        named("m1"), recipe(validate={"model_names": ["alias", "m2"]})
+    )

@@ -79,3 +79,15 @@ def test_an_id_is_found_as_in_good_rows(columns: str, id_column: str, id: bytes)
     found = salvage(id_column)
 
     assert [found.id(good.encode()), found.id(bad.encode())] == [id, id]
+
+
+@pytest.mark.parametrize(
+    ("line", "id"),
+    [
+        (b'{"custom_id": "a", "custom_id": "b", "x": 1}', b""),
+        (b'{"custom_id": "a", "custom_id": "b", "id": 7}', b"7"),
+        (b'{"custom_id": "custom_id", "id": 7}', b'"custom_id"'),
+    ],
+)
+def test_an_id_that_stands_twice_is_none(line: bytes, id: bytes) -> None:
+    assert salvage().id(line) == id
