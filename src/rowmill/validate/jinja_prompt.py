@@ -17,13 +17,12 @@ from jinja2.meta import find_undeclared_variables
 
 from rowmill.errors import ConfigError, InvalidRow
 from rowmill.sandbox import FAULTS, TOO_MUCH, Sandbox, TooMuch
-from rowmill.validate.jinja_borders import holds_border, split, within
+from rowmill.validate.jinja_borders import holds_border, split
 from rowmill.validate.jinja_texts import (
     Digits,
     NullPrinted,
     PromptSandbox,
     Unprintable,
-    plain,
 )
 from rowmill.validate.lines import Columns, shown, value_of
 from rowmill.validate.once import refuse_repeated_inside
@@ -35,9 +34,7 @@ class JinjaPrompt:
     """A compiled `prompt_jinja`."""
 
     def __init__(self, text: str) -> None:
-        self._environment = PromptSandbox(
-            undefined=StrictUndefined, finalize=_printed, keep_trailing_newline=True
-        )
+        self._environment = PromptSandbox(undefined=StrictUndefined, keep_trailing_newline=True)
         try:
             self._template = self._environment.from_string(text)
             self.columns = _names_in(text)
@@ -95,8 +92,3 @@ def _of_null(values: dict[str, Any]) -> str:
     nulls = ", ".join(f"`{shown(name)}`" for name in sorted(values) if values[name] is None)
     where = f" (null: {nulls})" if nulls else ""
     return f"`prompt_jinja` prints a null of this row{where}, expected text"
-
-
-def _printed(value: Any) -> str:
-    """What an expression prints, in borders that tell it from the template's own text."""
-    return within(plain(value))
