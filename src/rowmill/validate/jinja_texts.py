@@ -21,7 +21,7 @@ from jinja2.filters import make_attrgetter
 from jinja2.nodes import EvalContext
 from jinja2.runtime import Context
 
-from rowmill.sandbox import MAX_TEXT_BYTES, Sandbox, TooMuch
+from rowmill.sandbox import MAX_TEXT_BYTES, MAX_WIDTH, Sandbox, TooMuch
 from rowmill.validate.jinja_borders import (
     PRINTED,
     WRITERS,
@@ -75,6 +75,17 @@ class Digits(float):
     __repr__ = __str__
 
 
+class MinusZero(int):
+    """`-0`, a whole number that has digits of its own."""
+
+    source = "-0"
+
+    def __str__(self) -> str:
+        return self.source
+
+    __repr__ = __str__
+
+
 class PromptSandbox(Sandbox):
     """A sandbox in which values become text as the module says."""
 
@@ -87,7 +98,8 @@ class PromptSandbox(Sandbox):
         self.filters["join"] = _of_joined(self.filters["join"])
         self.filters["urlencode"] = _of_pairs(self.filters["urlencode"])
         self.filters["xmlattr"] = _of_attributes(self.filters["xmlattr"])
-        self.filters["tojson"] = self.filters["pprint"] = json_text
+        self.filters["pprint"] = json_text
+        self.filters["tojson"] = _indented
         self.filters |= {WRITTEN: written, PRINTED: partial(self._counted, _printed)}
 
     def joined(self, *parts: Any) -> str:
@@ -163,33 +175,68 @@ def plain(value: Any) -> Any:
 
 def json_text(value: Any) -> str:
     """A value as JSON, numbers by their digits: also as a filter, where a null is a value as any."""
-    if isinstance(value, Digits | _Formatted):
-        value = value.source
-        return value if isinstance(value, str) else json_text(value)
-    if isinstance(value, dict):
-        pairs = (
-            f"{json.dumps(_key(k), ensure_ascii=False)}: {json_text(value[k])}" for k in value
-        )
-        return _bounded("{" + ", ".join(pairs) + "}")
-    if isinstance(value, list | tuple):
-        return _bounded("[" + ", ".join(map(json_text, value)) + "]")
-    if value is None or isinstance(value, str | int | float):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, Undefined):
-        return str(value)  # refuses itself, by its name
-    raise Unprintable(type(value).__name__)
+    return _JsonText(None).of(value)
+
+
+def _indented(value: Any, indent: int | str | None = None) -> str:
+    """`tojson`; indented as Python's `json` does it."""
+    if isinstance(indent, int):
+        if indent > MAX_WIDTH:
+            raise TooMuch
+        indent = " " * indent
+    return _JsonText(indent).of(value)
+
+
+class _JsonText:
+    """JSON text in the making, with the room that is left: a list may hold a list many times over."""
+
+    def __init__(self, step: str | None) -> None:
+        """Each level indented by a step, if there is one."""
+        self._step, self._level, self._room = step, 0, MAX_TEXT_BYTES
+
+    def of(self, value: Any) -> str:
+        if isinstance(value, Digits | MinusZero | _Formatted):
+            value = value.source
+            return self._fitting(value) if isinstance(value, str) else self.of(value)
+        if isinstance(value, dict):
+            self._level += 1
+            keys = [self._fitting(json.dumps(_key(key), ensure_ascii=False)) for key in value]
+            texts = list(map(self.of, value.values()))
+            pairs = [f"{key}: {text}" for key, text in zip(keys, texts, strict=True)]
+            return self._enclosed("{}", pairs)
+        if isinstance(value, list | tuple):
+            self._level += 1
+            return self._enclosed("[]", list(map(self.of, value)))
+        if value is None or isinstance(value, str | int | float):
+            return self._fitting(json.dumps(value, ensure_ascii=False))
+        if isinstance(value, Undefined):
+            return str(value)  # refuses itself, by its name
+        raise Unprintable(type(value).__name__)
+
+    def _enclosed(self, ends: str, items: list[str]) -> str:
+        self._level -= 1
+        comma, first, last = ", ", "", ""
+        if self._step is not None and items:
+            self._take(len(self._step) * (self._level + 1) * (len(items) + 1))
+            last = "\n" + self._step * self._level
+            first = last + self._step
+            comma = "," + first
+        self._take(2 * len(items) + 2)
+        return ends[0] + first + comma.join(items) + last + ends[1]
+
+    def _fitting(self, text: str) -> str:
+        self._take(len(text))
+        return text
+
+    def _take(self, length: int) -> None:
+        self._room -= length
+        if self._room < 0:
+            raise TooMuch
 
 
 def _key(name: Any) -> str:
     """A key of an object; those of a template's own may be other than texts."""
     return name if isinstance(name, str) else json_text(name)
-
-
-def _bounded(text: str) -> str:
-    """A list may hold a list many times over."""
-    if len(text) > MAX_TEXT_BYTES:
-        raise TooMuch
-    return text
 
 
 class _Formatted:
