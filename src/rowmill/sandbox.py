@@ -29,6 +29,9 @@ TOO_MUCH = (
     f"does more than it may for one row: {MAX_TURNS:,} turns of its loops, {MAX_TEXT_BYTES >> 20} MiB"
     " of text"
 )
+TOO_DEEP = (
+    "goes too deep: its macros call each other without an end, or a value is nested too deeply"
+)
 FAULTS = (
     ArithmeticError,
     AssertionError,  # of Jinja's own filters: `truncate`
@@ -52,6 +55,10 @@ class TooMuch(Exception):
     """The template was ended."""
 
 
+class TooDeep(TooMuch):
+    """It, or a value that it was given, is nested deeper than Python calls go."""
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """An environment for templates that nobody here wrote."""
 
@@ -68,13 +75,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Render.
 
         Raises:
-            TooMuch: It makes too many turns, or too much text.
+            TooMuch: It makes too many turns, too much text, or (TooDeep) calls too deep.
             jinja2.TemplateError: As Jinja has it, SecurityError included.
         """
         self._budget.turns, self._budget.room = MAX_TURNS, MAX_TEXT_BYTES
         try:
             return template.render(values)
-        except (RecursionError, MemoryError) as error:
+        except RecursionError as error:
+            raise TooDeep from error
+        except MemoryError as error:
             raise TooMuch from error
 
     @property

@@ -31,6 +31,17 @@ def render(source: str, *turns: tuple[str, str], tools: Any = None) -> str:
     return ChatTemplate(source, {"bos_token": "<s>"}, DAY).render(messages, tools)
 
 
+def test_a_value_nested_too_deeply_for_a_template_is_told_so() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(2000):
+        deep = {"a": deep}
+
+    with pytest.raises(
+        InvalidRow, match=r"the chat template goes too deep: .* nested too deeply"
+    ):
+        render("{{ tools | tojson }}", tools=[deep])
+
+
 @pytest.mark.parametrize("number", ["06", "11"])
 def test_cases_06_and_11_prompts_are_exact(number: str) -> None:
     wanted = expected(number, "expected_prompts.jsonl")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from jinja2 import Environment
 
@@ -108,6 +110,68 @@ def test_a_list_that_holds_itself_many_times_over_is_ended() -> None:
     )
 
     assert "does more than it may" in refusal(ROW, prompt_jinja=template)
+
+
+def test_a_list_indented_far_is_ended() -> None:
+    for template in ("{{ l | tojson(indent=10**9) }}", "{{ [[l] * 10**5] | tojson(10**5) }}"):
+        assert "does more than it may" in refusal(ROW, prompt_jinja=template)
+
+
+@pytest.mark.parametrize(
+    ("indent", "given"), [("2", 2), ("indent=0", 0), ("indent='\t'", "\t"), ("none", None)]
+)
+def test_json_is_indented_as_python_does_it(indent: str, given: int | str | None) -> None:
+    values = {"a": [1, {"b": None, "c": []}, {}], "d": "x"}
+
+    text = ask(line(o=values), prompt_jinja=f"{{{{ o | tojson({indent}) }}}}", raw=True).text
+    assert text == json.dumps(values, indent=given)
+
+
+def test_minus_zero_keeps_its_sign() -> None:
+    row = b'{"z": -0, "l": [-0, {"k": -0, "s": "-0"}, 1.50, -0.50]}'
+    template = "{{ z }} {{ z ~ '' }} {{ l }} {{ '%s %d' % (z, z) }} {{ z == 0 }} {{ z + 1 }}"
+
+    assert (
+        ask(row, prompt_jinja=template, raw=True).text
+        == '-0 -0 [-0, {"k": -0, "s": "-0"}, 1.50, -0.50] -0 0 true 1'
+    )
+
+
+DEEP = (
+    f'{{"a": [1], "o": {"[" * 600}{"]" * 600}}}'.encode(),
+    f'{{"a": [1], "o": {{"a":{"[" * 599}{"]" * 599}}}}}'.encode(),
+)
+
+
+@pytest.mark.parametrize("row", DEEP)
+def test_a_value_is_printed_however_deep_it_is_nested(row: bytes) -> None:
+    text = ask(row, prompt_jinja="{{ o }}{{ o | tojson }}", raw=True).text
+
+    assert text is not None
+    assert text.count("]") in (1200, 1198)
+
+
+@pytest.mark.parametrize("row", DEEP)
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ '%s' % [o] }}",
+        "{{ '{}'.format(o) }}",
+        "{% macro m(x) %}{% for y in x %}{{ m(x[y] if x is mapping else y) }}{% endfor %}{% endmacro %}{{ m(o) }}",
+    ],
+)
+def test_a_value_nested_too_deeply_is_named(row: bytes, template: str) -> None:
+    sentence = (
+        "`o` is nested too deeply for what `prompt_jinja` does with it (600 levels); flatten it"
+    )
+
+    assert sentence in refusal(row, prompt_jinja=template + "{{ a }}")
+
+
+def test_macros_without_an_end_are_told_so() -> None:
+    template = "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"
+
+    assert "goes too deep: its macros call each other" in refusal(ROW, prompt_jinja=template)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 
 from rowmill.errors import ConfigError, InvalidRow
-from rowmill.sandbox import FAULTS, TOO_MUCH, Sandbox, TooMuch
+from rowmill.sandbox import FAULTS, TOO_DEEP, TOO_MUCH, Sandbox, TooDeep, TooMuch
 
 _PROBE = "rowmill asks"
 
@@ -107,6 +107,8 @@ class ChatTemplate:
                 "add_generation_prompt": add_generation_prompt,
             }
             return self._environment.text_of(self._template, {**values, **self._named})
+        except TooDeep as error:
+            raise InvalidRow(reason=f"the chat template {TOO_DEEP}") from error
         except TooMuch as error:
             raise InvalidRow(reason=f"the chat template {TOO_MUCH}") from error
         except TemplateError as error:

@@ -8,6 +8,9 @@ words are told from data (jinja_borders.py).
 
 from __future__ import annotations
 
+import json
+import re
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,28 +19,35 @@ from jinja2.exceptions import SecurityError
 from jinja2.meta import find_undeclared_variables
 
 from rowmill.errors import ConfigError, InvalidRow
-from rowmill.sandbox import FAULTS, TOO_MUCH, Sandbox, TooMuch
-from rowmill.validate.jinja_borders import holds_border, split, within
+from rowmill.sandbox import FAULTS, TOO_DEEP, TOO_MUCH, Sandbox, TooDeep, TooMuch
+from rowmill.validate.jinja_borders import holds_border, split
 from rowmill.validate.jinja_texts import (
     Digits,
+    MinusZero,
     NullPrinted,
     PromptSandbox,
     Unprintable,
-    plain,
 )
 from rowmill.validate.lines import Columns, shown, value_of
 from rowmill.validate.once import refuse_repeated_inside
 
 _decode = msgspec.json.Decoder(float_hook=Digits).decode
+_decode_slowly = partial(
+    json.loads,
+    parse_float=Digits,
+    parse_int=lambda text: MinusZero() if text == "-0" else int(text),
+)
+_MINUS_ZERO = re.compile(rb"-0(?![.\deE])")
+"""Or such letters in a text of a list or an object, which does no harm."""
+_DEEP = 100
+"""Levels of a value from which on it is to blame."""
 
 
 class JinjaPrompt:
     """A compiled `prompt_jinja`."""
 
     def __init__(self, text: str) -> None:
-        self._environment = PromptSandbox(
-            undefined=StrictUndefined, finalize=_printed, keep_trailing_newline=True
-        )
+        self._environment = PromptSandbox(undefined=StrictUndefined, keep_trailing_newline=True)
         try:
             self._template = self._environment.from_string(text)
             self.columns = _names_in(text)
@@ -56,6 +66,8 @@ class JinjaPrompt:
         values = {n: _value(columns[n], n) for n in self._reads if n in columns}
         try:
             return split(self._environment.text_of(self._template, values))
+        except TooDeep as error:
+            raise InvalidRow(reason=_of_depth(values)) from error
         except TooMuch as error:
             raise InvalidRow(reason=f"`prompt_jinja` {TOO_MUCH}") from error
         except NullPrinted as error:
@@ -86,8 +98,9 @@ def _value(raw: bytes, name: str) -> Any:
         raise InvalidRow(reason=reason)
     refuse_repeated_inside(raw, shown(name))
     try:
-        return _decode(raw)
-    except msgspec.MsgspecError:
+        value = _decode(raw)
+        return _decode_slowly(raw) if raw[0] != 34 and _MINUS_ZERO.search(raw) else value
+    except (msgspec.MsgspecError, RecursionError):
         return value_of(raw, shown(name))
 
 
@@ -97,6 +110,21 @@ def _of_null(values: dict[str, Any]) -> str:
     return f"`prompt_jinja` prints a null of this row{where}, expected text"
 
 
-def _printed(value: Any) -> str:
-    """What an expression prints, in borders that tell it from the template's own text."""
-    return within(plain(value))
+def _of_depth(values: dict[str, Any]) -> str:
+    name = max(values, key=lambda name: _num_levels(values[name]), default="")
+    levels = _num_levels(values.get(name))
+    if levels < _DEEP:
+        return f"`prompt_jinja` {TOO_DEEP}"
+    return f"`{shown(name)}` is nested too deeply for what `prompt_jinja` does with it ({levels} levels); flatten it"
+
+
+def _num_levels(value: Any) -> int:
+    num_levels, layer = 0, [value]
+    while layer := [inner for inner in layer if isinstance(inner, dict | list)]:
+        num_levels += 1
+        layer = [
+            one
+            for outer in layer
+            for one in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return num_levels

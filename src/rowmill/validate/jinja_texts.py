@@ -13,15 +13,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
-from jinja2 import Undefined, nodes
+from jinja2 import TemplateRuntimeError, Undefined, nodes, pass_context
 from jinja2.filters import make_attrgetter
 from jinja2.nodes import EvalContext
 from jinja2.runtime import Context
 
-from rowmill.sandbox import MAX_TEXT_BYTES, Sandbox, TooMuch
-from rowmill.validate.jinja_borders import FILTERS, Captures, bare
+from rowmill.sandbox import MAX_TEXT_BYTES, MAX_WIDTH, Sandbox, TooMuch
+from rowmill.validate.jinja_borders import (
+    PRINTED,
+    WRITERS,
+    WRITTEN,
+    Captures,
+    MadeText,
+    printed,
+    refuse_borders,
+    united,
+    written,
+)
 
 _NUM_TEXTS = dict.fromkeys(
     (
@@ -36,6 +47,8 @@ _ALSO_TEXTS = frozenset(("s", "old", "new"))
 """The same, by name."""
 _OF_A_NUMBER = frozenset("bcdeEfFgGnoxX%")
 """Last letters of formats that ask for a number."""
+_JOINED = ({MadeText}, {MadeText, str})
+"""Types of two texts that `+` joins as `~` does."""
 
 
 class NullPrinted(Exception):
@@ -62,39 +75,69 @@ class Digits(float):
     __repr__ = __str__
 
 
+class MinusZero(int):
+    """`-0`, a whole number that has digits of its own."""
+
+    source = "-0"
+
+    def __str__(self) -> str:
+        return self.source
+
+    __repr__ = __str__
+
+
 class PromptSandbox(Sandbox):
     """A sandbox in which values become text as the module says."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(finalize=_printed, **options)
+        self.literals: list[MadeText] = []
         for name, number in _NUM_TEXTS.items():
             self.filters[name] = _of_texts(self.filters[name], number)
         self.filters["format"] = _of_formatted(self.filters["format"])
         self.filters["join"] = _of_joined(self.filters["join"])
         self.filters["urlencode"] = _of_pairs(self.filters["urlencode"])
         self.filters["xmlattr"] = _of_attributes(self.filters["xmlattr"])
-        self.filters |= FILTERS
-        self.filters["tojson"] = self.filters["pprint"] = json_text
+        self.filters["pprint"] = json_text
+        self.filters["tojson"] = _indented
+        self.filters |= {WRITTEN: written, PRINTED: partial(self._counted, _printed)}
 
     def joined(self, *parts: Any) -> str:
         """`a ~ b`, compiled in its place."""
-        return super().joined(*map(plain, parts))
+        texts = list(map(plain, parts))
+        return united(super().joined(*texts), texts)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Arithmetic; `TEXT % VALUES` is none."""
+        """Arithmetic; `TEXT % VALUES` and `TEXT + TEXT` are none."""
+        if operator == "+" and {type(left), type(right)} in _JOINED:
+            return self.joined(left, right)
         if operator == "%" and isinstance(left, str):
             right = tuple(map(formatted, right)) if type(right) is tuple else formatted(right)
         return super().call_binop(context, operator, left, right)
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """A call; what a macro gives to a `call` block goes out as it is, words and data."""
+        """A call out of a template."""
         found = super().call(context, obj, *args, **kwargs)
-        return found if "caller" in kwargs else bare(found)
+        return written(found) if isinstance(obj, WRITERS) else found
+
+    @pass_context
+    def called(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> str:
+        """What a `call` block puts into the prompt."""
+        return str(self._counted(_printed, self.call(context, obj, *args, **kwargs)))
+
+    def call_filter(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """A filter that `map` names: by a text of the row's, perhaps, which must not make words of data."""
+        if name in (WRITTEN, PRINTED):
+            message = "`map` names a filter that is none"
+            raise TemplateRuntimeError(message)
+        return super().call_filter(name, *args, **kwargs)
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        tree: nodes.Template = Captures().visit(super()._parse(source, name, filename))
-        tree.set_environment(self)
-        return tree
+        tree = super()._parse(source, name, filename)
+        refuse_borders(tree)
+        found: nodes.Template = Captures(self.literals).visit(tree)
+        found.set_environment(self)
+        return found
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """`TEXT.format` and `TEXT.format_map`."""
@@ -106,6 +149,10 @@ class PromptSandbox(Sandbox):
             return inner(*map(formatted, args), **_each_formatted(kwargs))
 
         return shown
+
+
+def _printed(value: Any) -> str:
+    return printed(plain(value))
 
 
 def plain(value: Any) -> Any:
@@ -128,33 +175,68 @@ def plain(value: Any) -> Any:
 
 def json_text(value: Any) -> str:
     """A value as JSON, numbers by their digits: also as a filter, where a null is a value as any."""
-    if isinstance(value, Digits | _Formatted):
-        value = value.source
-        return value if isinstance(value, str) else json_text(value)
-    if isinstance(value, dict):
-        pairs = (
-            f"{json.dumps(_key(k), ensure_ascii=False)}: {json_text(value[k])}" for k in value
-        )
-        return _bounded("{" + ", ".join(pairs) + "}")
-    if isinstance(value, list | tuple):
-        return _bounded("[" + ", ".join(map(json_text, value)) + "]")
-    if value is None or isinstance(value, str | int | float):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, Undefined):
-        return str(value)  # refuses itself, by its name
-    raise Unprintable(type(value).__name__)
+    return _JsonText(None).of(value)
+
+
+def _indented(value: Any, indent: int | str | None = None) -> str:
+    """`tojson`; indented as Python's `json` does it."""
+    if isinstance(indent, int):
+        if indent > MAX_WIDTH:
+            raise TooMuch
+        indent = " " * indent
+    return _JsonText(indent).of(value)
+
+
+class _JsonText:
+    """JSON text in the making, with the room that is left: a list may hold a list many times over."""
+
+    def __init__(self, step: str | None) -> None:
+        """Each level indented by a step, if there is one."""
+        self._step, self._level, self._room = step, 0, MAX_TEXT_BYTES
+
+    def of(self, value: Any) -> str:
+        if isinstance(value, Digits | MinusZero | _Formatted):
+            value = value.source
+            return self._fitting(value) if isinstance(value, str) else self.of(value)
+        if isinstance(value, dict):
+            self._level += 1
+            keys = [self._fitting(json.dumps(_key(key), ensure_ascii=False)) for key in value]
+            texts = list(map(self.of, value.values()))
+            pairs = [f"{key}: {text}" for key, text in zip(keys, texts, strict=True)]
+            return self._enclosed("{}", pairs)
+        if isinstance(value, list | tuple):
+            self._level += 1
+            return self._enclosed("[]", list(map(self.of, value)))
+        if value is None or isinstance(value, str | int | float):
+            return self._fitting(json.dumps(value, ensure_ascii=False))
+        if isinstance(value, Undefined):
+            return str(value)  # refuses itself, by its name
+        raise Unprintable(type(value).__name__)
+
+    def _enclosed(self, ends: str, items: list[str]) -> str:
+        self._level -= 1
+        comma, first, last = ", ", "", ""
+        if self._step is not None and items:
+            self._take(len(self._step) * (self._level + 1) * (len(items) + 1))
+            last = "\n" + self._step * self._level
+            first = last + self._step
+            comma = "," + first
+        self._take(2 * len(items) + 2)
+        return ends[0] + first + comma.join(items) + last + ends[1]
+
+    def _fitting(self, text: str) -> str:
+        self._take(len(text))
+        return text
+
+    def _take(self, length: int) -> None:
+        self._room -= length
+        if self._room < 0:
+            raise TooMuch
 
 
 def _key(name: Any) -> str:
     """A key of an object; those of a template's own may be other than texts."""
     return name if isinstance(name, str) else json_text(name)
-
-
-def _bounded(text: str) -> str:
-    """A list may hold a list many times over."""
-    if len(text) > MAX_TEXT_BYTES:
-        raise TooMuch
-    return text
 
 
 class _Formatted:
