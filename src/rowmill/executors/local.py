@@ -33,7 +33,7 @@ from rowmill.executors.retrying import plan_retry
 from rowmill.executors.sinking import check_sink, loading, with_loaded
 from rowmill.executors.slots import ALONE, Slot, pod_name
 from rowmill.executors.stopping import Stop, StoppedNow
-from rowmill.executors.traces import Traces, remove_strange_spools, tidy
+from rowmill.executors.traces import Traces, remove_strange, tidy
 from rowmill.executors.worker import Worker
 from rowmill.flow import calm_interpreter
 from rowmill.journal import Again, Counts, read_commits
@@ -142,8 +142,8 @@ def _run(job: Job, stop: Stop, token: str, how: _How) -> Summary:
             # Still the owner, and nobody was to join: nobody else's traces are among these.
             if how.slot.is_alone:
                 traces.remove(error)
-            if how.append and isinstance(error, ConfigError):
-                remove_strange_spools(storage)
+            if how.append:
+                remove_strange(storage)
             raise
 
 
