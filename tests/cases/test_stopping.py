@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -297,7 +297,7 @@ def test_a_stop_while_the_first_rows_are_checked_leaves_nothing(
     """They may refuse the job: what is not checked is no run to go on with."""
     out = tmp_path / "out"
     tree = {"source": str(source), "output": {"path": str(out)}, "engine": {"name": "echo"}}
-    strike(monkeypatch)
+    strike(monkeypatch, lambda: True)
     with pytest.raises(StoppedNow) as stopped:
         run(Job.model_validate(tree))
 
@@ -317,7 +317,7 @@ def test_an_append_that_is_stopped_before_its_files_join_leaves_the_run_as_it_wa
     there = left(out)
 
     with monkeypatch.context() as patched:
-        strike(patched)
+        strike(patched, (out / "leases/0000002.json").exists)
         with pytest.raises(StoppedNow):
             run(more, append=True)
 
@@ -328,13 +328,17 @@ def test_an_append_that_is_stopped_before_its_files_join_leaves_the_run_as_it_wa
     assert run(more, append=True).asked == 1500
 
 
-def strike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C as a worker begins to read."""
+def strike(monkeypatch: pytest.MonkeyPatch, is_time: Callable[[], bool]) -> None:
+    """Ctrl-C once a worker reads its first rows, at the time that is said."""
 
     def struck(*arguments: Any, **named: Any) -> None:
-        if named["name"] == "rowmill-read":
-            os.kill(os.getpid(), signal.SIGINT)
         fill(*arguments, **named)
+        if named["name"] == "rowmill-read":
+            deadline = time.monotonic() + 60
+            while not is_time():
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(worker, "fill", struck)
 
