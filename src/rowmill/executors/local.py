@@ -29,7 +29,7 @@ from rowmill.executors.opening import (
     stations_of,
 )
 from rowmill.executors.placing import check_places
-from rowmill.executors.retrying import plan_retry
+from rowmill.executors.retrying import check_ids, plan_retry
 from rowmill.executors.sinking import check_sink, loading, with_loaded
 from rowmill.executors.slots import ALONE, Slot, pod_name
 from rowmill.executors.stopping import Stop, StoppedNow
@@ -155,11 +155,13 @@ def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None
         kinds: kinds of failure to ask again, or `violation`: answers that break their schema; none: all failures.
 
     Raises:
-        ConfigError: there is no run, or the input is another.
+        ConfigError: there is no run, the input is another, or ids are to stand in another column.
     """
     storage = open_storage(job.output.path)
-    if read_run(storage) is None:
+    found = read_run(storage)
+    if found is None:
         raise ConfigError(reason=f"`{job.output.path}` holds no run; there is nothing to retry")
+    check_ids(found[0], job)
     token = new_token()
     with Stop() as stop, claim_output(storage, token=token, lease_s=job.run.lease_s):
         tidy(storage)
