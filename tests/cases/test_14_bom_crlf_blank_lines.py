@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases.command import INPUTS, OK, SOME_FAILED, check_whole, run
+from tests.cases.command import INPUTS, OK, SOME_FAILED, STOPPED, check_whole, rowmill, run
 from tests.cases.compare import differences, read_records
 from tests.cases.endpoint import Serve
 
@@ -58,3 +58,27 @@ def test_the_same_habits_change_nothing_in_csv(tmp_path: Path, serve: Serve) -> 
 
     assert differences(EXPECTED[:2], records) == []
     assert [record["rowmill_row"] for record in records] == ["windows.csv:3", "windows.csv:5"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.jsonl", '{"prompt": "a"}\n\n{"prompt": "b"}\n\n'), ("a.csv", "prompt\na\n\nb\n\n")],
+)
+def test_blank_lines_of_tasks_that_are_done_are_no_rows_that_are_left(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    source, more, out = tmp_path / name, tmp_path / "more.jsonl", tmp_path / "out"
+    source.write_text(text)
+    more.write_text('{"prompt": "c"}\n{"prompt": "d"}\n')
+    check_whole(run(source, out), out, 2)
+
+    exported = rowmill("export", [str(out), "-o", str(tmp_path / "all.jsonl")]).told
+    stopped = run(more, out, "--append", sets={"run.max_total_tokens": 1})
+    status = rowmill("status", [str(out)]).told
+    half = rowmill("export", [str(out), "-o", str(tmp_path / "half.jsonl")]).told
+
+    assert exported["written"] == {"rows": 2, "not_done": 0}
+    assert stopped.code == STOPPED
+    for told in (stopped.told, status):
+        assert (told["total"], told["not_done"]) == (4, 2)
+    assert half["written"] == {"rows": 2, "not_done": 2}

@@ -86,6 +86,38 @@ def test_files_that_changed_places_are_never_read_for_each_other(tmp_path: Path)
         assert "`a.jsonl` (changed), `b.jsonl` (changed)" in told
 
 
+def test_a_renamed_file_is_known_beside_a_new_one_of_its_name(tmp_path: Path) -> None:
+    old, out = tmp_path / "x/a.jsonl", tmp_path / "out"
+    moved, new = tmp_path / "x/b.jsonl", tmp_path / "y/a.jsonl"
+    for folder in (old.parent, new.parent):
+        folder.mkdir()
+    old.write_bytes(lines("a1", "a2"))
+    assert run(old, out).code == OK
+    old.rename(moved)
+    new.write_bytes(lines("n1", "n2"))
+
+    joined = run([moved, new], out, "--append")
+
+    assert (joined.code, joined.told["asked"]) == (OK, 2), joined.stderr
+    assert [record["rowmill_row"] for record in results(out)] == [
+        *("a.jsonl:1", "a.jsonl:2"),
+        *("y/a.jsonl:1", "y/a.jsonl:2"),
+    ]
+
+
+def test_files_that_are_in_their_places_are_to_be_named(tmp_path: Path) -> None:
+    a, b, out = tmp_path / "a.jsonl", tmp_path / "b.jsonl", tmp_path / "out"
+    a.write_bytes(lines("a"))
+    b.write_bytes(lines("a"))
+    assert run(a, out).code == OK
+
+    told = check_refused(run(b, out))
+
+    assert "`a.jsonl` (not named), `b.jsonl` (added); name all files of the run" in told
+    a.unlink()
+    assert run(b, out).code == OK
+
+
 def test_a_packed_file_that_joined_from_a_folder_with_columns_is_unpacked_again(
     tmp_path: Path,
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases.command import OK, SOME_FAILED, job, results, rowmill
+from tests.cases.command import OK, SOME_FAILED, check_refused, job, results, rowmill, run
 
 
 @pytest.mark.slow
@@ -44,3 +44,20 @@ def test_changed_settings_mend_one_kind_and_trace_tells_what_was_before(tmp_path
     assert ["plan/retry-001.json", "plan/retry-002.json"] == sorted(
         f"plan/{path.name}" for path in (out / "plan").glob("retry-*")
     )
+
+
+def test_a_retry_takes_ids_from_where_the_run_does(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out"
+    source.write_text(
+        '{"id": "a", "nr": 1, "prompt": "x"}\n{"id": "b", "nr": 2, "prompt": 5}\n'
+    )
+    assert run(source, out, sets={"validate.id_column": "nr"}).code == SOME_FAILED
+
+    for column, told in (("id", "`id`"), ("", "unset")):
+        other = rowmill("retry", [str(out), "--set", f"validate.id_column={column}"])
+        assert f"`validate.id_column` is {told}, and `nr` in the run" in check_refused(other)
+    assert list((out / "plan").glob("retry-*")) == []
+    same = rowmill("retry", [str(out), "--set", "validate.id_column=nr"])
+
+    assert same.code == SOME_FAILED, same.stderr
+    assert [row["nr"] for row in results(out)] == [1, 2]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from tests.cases.command import (
     kill,
     results,
     rowmill,
+    snapshot,
     start,
 )
 
@@ -294,16 +296,54 @@ def test_a_stop_while_the_first_rows_are_checked_leaves_nothing(
 ) -> None:
     """They may refuse the job: what is not checked is no run to go on with."""
     out = tmp_path / "out"
-
-    def struck(*arguments: Any, **named: Any) -> None:
-        if named["name"] == "rowmill-read":
-            os.kill(os.getpid(), signal.SIGINT)
-        fill(*arguments, **named)
-
-    monkeypatch.setattr(worker, "fill", struck)
     tree = {"source": str(source), "output": {"path": str(out)}, "engine": {"name": "echo"}}
+    strike(monkeypatch, lambda: True)
     with pytest.raises(StoppedNow) as stopped:
         run(Job.model_validate(tree))
 
     assert INTERRUPTED == stopped.value.exit_code
     assert not out.exists()
+
+
+def test_an_append_that_is_stopped_before_its_files_join_leaves_the_run_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, files = tmp_path / "out", [tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl.gz"]
+    for file in files:
+        file.write_bytes(gzip.compress(b'{"prompt": "a"}\n' * 1500))
+    tree = {"output": {"path": str(out)}, "engine": {"name": "echo"}}
+    first, more = (Job.model_validate({**tree, "source": str(file)}) for file in files)
+    run(first)
+    there = left(out)
+
+    with monkeypatch.context() as patched:
+        strike(patched, (out / "leases/0000002.json").exists)
+        with pytest.raises(StoppedNow):
+            run(more, append=True)
+
+    assert left(out) == there
+    (out / "spool/00001.zst").write_bytes(b"of an append that was killed")
+    run(first)
+    assert left(out) == there
+    assert run(more, append=True).asked == 1500
+
+
+def strike(monkeypatch: pytest.MonkeyPatch, is_time: Callable[[], bool]) -> None:
+    """Ctrl-C once a worker reads its first rows, at the time that is said."""
+
+    def struck(*arguments: Any, **named: Any) -> None:
+        fill(*arguments, **named)
+        if named["name"] == "rowmill-read":
+            deadline = time.monotonic() + 60
+            while not is_time():
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(worker, "fill", struck)
+
+
+def left(out: Path) -> set[str]:
+    """Files of a run, but those that say who owns it and how it stood."""
+    passing = ("leases/owner", "leases/workers", "events/", "engines/")
+    return {name for name in snapshot(out) if not name.startswith(passing)}

@@ -200,7 +200,10 @@ def test_files_that_moved_into_a_bucket_are_another_input(
     """What a disk holds is known by its digest, what a store holds by its version: no guess is made."""
     before = opened(tmp_path, str(folder / "a.jsonl"))
 
-    assert changed(before.files, paths=[f"{bucket.url}/in/a.jsonl"]) == {"a.jsonl": "changed"}
+    there = [f"{bucket.url}/in/a.jsonl"]
+    assert changed(before.files, paths=there) == {"a.jsonl": "not named", "in/a.jsonl": "added"}
+    (folder / "a.jsonl").unlink()
+    assert changed(before.files, paths=there) == {"a.jsonl": "changed"}
 
 
 @pytest.mark.parametrize("block_bytes", [1, 7, 4 << 20])

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rowmill.read import open_recorded, open_source
-from rowmill.read.scan import SourceFile
+from rowmill.read.listing import Found
+from rowmill.read.scan import SourceFile, digest_of
 from rowmill.read.source import changed
 
 
@@ -45,7 +46,7 @@ def test_a_known_name_elsewhere_is_known_where_the_content_is(tmp_path: Path) ->
     assert joining(known, same) == []
     assert joining(known, other) == ["c/x.jsonl"]
     assert joining(known, old, same) == ["b/x.jsonl"]
-    assert changed(known, paths=[other]) == {"x.jsonl": "changed"}
+    assert changed(known, paths=[other]) == {"x.jsonl": "not named", "c/x.jsonl": "added"}
     assert changed(known, paths=[other], may_join=True) == {}
 
 
@@ -56,6 +57,7 @@ def test_a_known_file_that_is_gone_and_another_in_its_name_is_changed(tmp_path: 
 
     assert joining(known, other) == []
     assert changed(known, paths=[other], may_join=True) == {"x.jsonl": "changed"}
+    assert changed(known, paths=[other]) == {"x.jsonl": "changed"}
     assert changed(known, paths=[lay(tmp_path / "y.jsonl", "3")], may_join=True) == {
         "x.jsonl": "gone"
     }
@@ -78,7 +80,7 @@ def test_files_that_joined_need_not_be_named(tmp_path: Path) -> None:
     old, new = lay(tmp_path / "x.jsonl", "1"), lay(tmp_path / "y.jsonl", "2")
     both = open_source([old, new]).files
 
-    assert changed(both, paths=[old]) == {"y.jsonl": "gone"}
+    assert changed(both, paths=[old]) == {"y.jsonl": "not named"}
     assert changed(both, paths=[old], joined={"y.jsonl"}) == {}
     Path(new).unlink()
     assert changed(both, paths=[old], joined={"y.jsonl"}) == {"y.jsonl": "gone"}
@@ -118,3 +120,70 @@ def test_files_of_one_content_are_each_found_once(tmp_path: Path) -> None:
     assert changed(known, paths=new[:3]) == {}
     assert changed(known, paths=new) == {"d.jsonl": "added"}
     assert changed(known, paths=new[:2]) == {"2.jsonl": "gone"}
+
+
+def test_a_name_that_another_file_took_hides_no_file_that_moved(tmp_path: Path) -> None:
+    old = lay(tmp_path / "x/a.jsonl", "1")
+    source = open_source([old])
+    moved, other = str(tmp_path / "x/b.jsonl"), lay(tmp_path / "y/a.jsonl", "2")
+    Path(old).rename(moved)
+
+    assert joining(source.files, moved, other) == ["y/a.jsonl"]
+    assert joining(source.files, other, moved) == ["y/a.jsonl"]
+    assert changed(source.files, paths=[moved, other]) == {"y/a.jsonl": "added"}
+    found = open_recorded(source.files, source.shards, paths=[moved, other], may_join=True)
+    assert [file.path for file in found.files] == [moved]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["log.jsonl", "log1.jsonl"], ["log1.jsonl", "log2.jsonl"]),
+        (["a.jsonl", "b.jsonl"], ["b.jsonl", "a.jsonl"]),
+    ],
+)
+def test_files_that_moved_under_names_of_each_other_are_found(
+    tmp_path: Path, before: list[str], after: list[str]
+) -> None:
+    old = [lay(tmp_path / "old" / name, f"{n}") for n, name in enumerate(before)]
+    source = open_source(old)
+    (tmp_path / "new").mkdir()
+    for path, name in zip(old, after, strict=True):
+        Path(path).rename(tmp_path / "new" / name)
+    now = str(tmp_path / "new")
+
+    assert changed(source.files, paths=[now]) == {}
+    assert joining(source.files, now) == []
+    found = open_recorded(source.files, source.shards, paths=[now])
+    assert [file.path for file in found.files] == [str(tmp_path / "new" / n) for n in after]
+    assert names(found.files) == before
+
+
+def test_a_file_is_read_once_to_be_known_and_never_where_its_size_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = open_source([lay(tmp_path / "x.jsonl", "1"), lay(tmp_path / "y.jsonl", "2")]).files
+    for name in "xy":
+        (tmp_path / f"{name}.jsonl").unlink()
+    read: list[str] = []
+
+    def counted(file: Found) -> str:
+        read.append(file.name)
+        return digest_of(file)
+
+    monkeypatch.setattr("rowmill.read.known.digest_of", counted)
+    new = [lay(tmp_path / "new" / f"{a}.jsonl", t) for a, t in (("y", "1"), ("z", "2"))]
+    longer = lay(tmp_path / "new/x.jsonl", "1, and more")
+
+    assert changed(files, paths=[*new, longer]) == {"new/x.jsonl": "added"}
+    assert sorted(read) == ["y.jsonl", "z.jsonl"]
+
+
+def test_a_file_that_is_there_but_not_named_is_not_gone(tmp_path: Path) -> None:
+    old, copy = lay(tmp_path / "x.jsonl", "1"), lay(tmp_path / "y.jsonl", "1")
+    source = open_source([old])
+
+    assert changed(source.files, paths=[copy]) == {"x.jsonl": "not named", "y.jsonl": "added"}
+    Path(old).unlink()
+    Path(old).mkdir()
+    assert changed(source.files, paths=[copy]) == {}

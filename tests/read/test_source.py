@@ -278,7 +278,7 @@ def test_standard_input_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(BadSource, match="holds what standard input gave, and is gone"):
         open_recorded(source.files, source.shards, spool=tmp_path / "spool")
     assert changed(source.files, paths=write(tmp_path / "in", a=b"{}\n")) == {
-        "stdin": "gone",
+        "stdin": "not named",
         "a.jsonl": "added",
     }
 

@@ -60,8 +60,11 @@ class Claims:
         """How long it waited because enough is read, and for tasks that others hold."""
         self.resumed = Counts()
         """Of outcomes that earlier starts wrote, as far as their tasks are committed or claimed by now."""
+        self.blank_lines = 0
+        """Lines of tasks that are committed and not asked again, which were no rows."""
         for task in commits.keys() - set(self.todo):
             self.resumed.merge(commits[task].counts)
+            self.blank_lines += self._places.task_lines(task) - commits[task].num_rows
         self.paid = paid_of(*(commit.paid() for commit in commits.values()))
         """For outcomes that earlier starts wrote, so far, and for those that are asked again."""
 

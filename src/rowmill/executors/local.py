@@ -29,11 +29,11 @@ from rowmill.executors.opening import (
     stations_of,
 )
 from rowmill.executors.placing import check_places
-from rowmill.executors.retrying import plan_retry
+from rowmill.executors.retrying import check_ids, plan_retry
 from rowmill.executors.sinking import check_sink, loading, with_loaded
 from rowmill.executors.slots import ALONE, Slot, pod_name
 from rowmill.executors.stopping import Stop, StoppedNow
-from rowmill.executors.traces import Traces, remove_strange_spools, tidy
+from rowmill.executors.traces import Traces, remove_strange, tidy
 from rowmill.executors.worker import Worker
 from rowmill.flow import calm_interpreter
 from rowmill.journal import Again, Counts, read_commits
@@ -142,8 +142,8 @@ def _run(job: Job, stop: Stop, token: str, how: _How) -> Summary:
             # Still the owner, and nobody was to join: nobody else's traces are among these.
             if how.slot.is_alone:
                 traces.remove(error)
-            if how.append and isinstance(error, ConfigError):
-                remove_strange_spools(storage)
+            if how.append:
+                remove_strange(storage)
             raise
 
 
@@ -155,11 +155,13 @@ def retry(job: Job, *, kinds: Sequence[str] = (), listen: Listener | None = None
         kinds: kinds of failure to ask again, or `violation`: answers that break their schema; none: all failures.
 
     Raises:
-        ConfigError: there is no run, or the input is another.
+        ConfigError: there is no run, the input is another, or ids are to stand in another column.
     """
     storage = open_storage(job.output.path)
-    if read_run(storage) is None:
+    found = read_run(storage)
+    if found is None:
         raise ConfigError(reason=f"`{job.output.path}` holds no run; there is nothing to retry")
+    check_ids(found[0], job)
     token = new_token()
     with Stop() as stop, claim_output(storage, token=token, lease_s=job.run.lease_s):
         tidy(storage)

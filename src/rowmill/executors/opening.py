@@ -194,11 +194,18 @@ def _joining_note(source: Source, job: Job, record: Record) -> str:
 
 def _other_input(job: Job, differing: dict[str, str], *, is_named: bool) -> RunMismatch:
     each = ", ".join(f"`{name}` ({what})" for name, what in differing.items())
+    found = set(differing.values())
     way_on = "put the old files back, or take another `-o`"
     if not is_named:
         way_on = "put the old files back, or where they were moved, give the command of the run with their new place"
-    elif set(differing.values()) == {"added"}:
+    elif found == {"added"}:
         way_on = "`rowmill run --append` lets them join it, or take another `-o`"
+    elif found == {"added", "not named"}:
+        way_on = "name all files of the run, with `--append` let others join it, or take another `-o`"
+    elif found == {"not named"}:
+        way_on = "name all files of the run, or take another `-o`"
+    elif "not named" in found:
+        way_on = "put the old files back and name all of them, or take another `-o`"
     reason = f"`{job.output.path}` holds a run over another input: {each}; {way_on}"
     return RunMismatch(reason=reason, keys=["source"])
 

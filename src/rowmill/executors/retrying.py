@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from rowmill import rundir
-from rowmill.errors import ConfigError
+from rowmill.config import Job
+from rowmill.errors import ConfigError, RunMismatch
 from rowmill.journal import (
     VIOLATION,
     Again,
@@ -20,7 +21,7 @@ from rowmill.journal import (
     read_commits,
     segments_of,
 )
-from rowmill.record import read_run
+from rowmill.record import Record, read_run
 from rowmill.retries import RetryPlan, differing, read_retries
 from rowmill.storage import Storage
 from rowmill.write.segments import read_outcomes
@@ -38,6 +39,23 @@ def stored_job(storage: Storage) -> dict[str, Any]:
             reason=f"`{storage.url}` holds no run; name the folder that `-o` was given"
         )
     return found[0].job
+
+
+def check_ids(record: Record, job: Job) -> None:
+    """See that a retry takes the ids of rows from where the run takes them: all results, and vector stores, know rows by them.
+
+    Raises:
+        RunMismatch: it names another column.
+    """
+    ours, asked = record.identity.get("validate.id_column") or "", job.validate_.id_column
+    if asked != ours:
+        found = f"`{asked}`" if asked else "unset"
+        kept = f"`{ours}`" if ours else "unset"
+        reason = (
+            f"`{job.output.path}`: `validate.id_column` is {found}, and {kept} in the run; ids are those of the run,"
+            " whoever asks its rows: leave it as it was, or take another `-o` for a new run"
+        )
+        raise RunMismatch(reason=reason, keys=["validate.id_column"])
 
 
 def plan_retry(

@@ -57,20 +57,36 @@ def _has_run(storage: Storage) -> bool:
 
 
 def tidy(storage: Storage) -> None:
-    """Clear away what a killed owner left: engines without a parent, half-written files, ids made ahead."""
+    """Clear away what a killed owner left: engines without a parent, half-written files, ids made ahead, text of
+    files that did not come to join."""
     for name in storage.list(rundir.ENGINES):
         path = storage.path(name)
         if path is not None and rundir.pid_of_engine(name) is not None:
             orphans.end_orphan(path)
     remove_all(storage)
+    _remove_strange_spools(storage)
     storage.sweep()
 
 
-def remove_strange_spools(storage: Storage) -> None:
-    """Files that were refused do not join: nor does their text."""
+def remove_strange(storage: Storage) -> None:
+    """Files that were refused, or whose reading was stopped, do not join: nor do their text and leases of their tasks."""
     found = read_run(storage)
-    known = {rundir.SPOOL + file.spool for file in found[0].files} if found else set()
-    for name in storage.list(rundir.SPOOL):
+    num_tasks = found[1].num_tasks if found else 0
+    for name in storage.list(rundir.LEASES):
+        task = rundir.task_of_lease(name)
+        if task is not None and task >= num_tasks:
+            storage.remove(name)
+    _remove_strange_spools(storage)
+
+
+def _remove_strange_spools(storage: Storage) -> None:
+    """Of a run that is there, text of files that never joined it."""
+    spools = storage.list(rundir.SPOOL)
+    found = read_run(storage) if spools else None
+    if found is None:
+        return
+    known = {rundir.SPOOL + file.spool for file in found[0].files}
+    for name in spools:
         if name not in known:
             storage.remove(name)
 

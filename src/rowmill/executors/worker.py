@@ -100,7 +100,7 @@ class Worker:
         self._first = FirstRows(self._stations, self.claims, wanted)
         self._resumed = self.claims.resumed
         self._caps = Caps(job.run, storage, stop, before=self.claims.paid)
-        self.total = opened.cut.most_rows
+        self.total = opened.cut.most_rows - self.claims.blank_lines
         """Rows of the run as far as known: lines, less the blank ones met."""
         self._keeping = Clock()
         self._stand = Stand(

@@ -1,13 +1,15 @@
 """Files as they are listed + files of a run -> the same files by the run's names.
 
-Promises: a file is known by its path, wherever else its name stands; else by its name and content; else, where the
-known one is gone from its place, by its content alone. A new file never gets the name of a known one.
+Promises: a file is known by its path; else by its name and content, wherever it lies; else, where the known one is
+gone from its place, by its content alone; what is left over is one that changed, where the known one of its name is
+gone, else a new one. A known file is found once, and a new one never gets its name.
 Knows nothing of: rows, shards.
-Memory: a record a file.
+Memory: a record a file. Time: a file is read where its size is that of one that it may be, and once.
 """
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -31,69 +33,83 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 def match_files(
-    recorded: Sequence[SourceFile],
-    paths: Sequence[str],
-    read: ReadConfig | None = None,
-    *,
-    may_join: bool = False,
+    recorded: Sequence[SourceFile], paths: Sequence[str], read: ReadConfig | None = None
 ) -> Listed:
     """List the files of `paths`, known ones by the names that they have in the run.
-
-    Args:
-        may_join: a file of another content than the one that the run knows by this name is new, where that
-            one still lies where it lay; else it is that one, changed.
 
     Raises: BadSource where paths cannot be read.
     """
     listed, notes = list_files(paths, read)
-    by_path = {file.path: file for file in recorded}
-    by_name = {file.name: file for file in recorded}
-    claimed = {by_path[found.path].name for found in listed if found.path in by_path}
-    known: list[Found] = []
-    others: list[Found] = []
-    for found in listed:
-        before = by_path.get(found.path)
-        if before is None and found.name not in claimed:
-            before = by_name.get(found.name)
-            if before and may_join and not _is_same(found, before) and _is_there(before.path):
-                before = None
-        if before is None:
-            others.append(found)
-        else:
-            known.append(msgspec.structs.replace(found, name=before.name))
-    moved = _by_content(others, _without(recorded, known)) if others else {}
-    known += [
-        msgspec.structs.replace(found, name=moved[found.path])
-        for found in others
-        if found.path in moved
-    ]
-    new = [found for found in others if found.path not in moved]
-    return Listed(known, _renamed(new, by_name), notes)
+    search = _Search(recorded, listed)
+    search.by_path()
+    search.by_name_and_content()
+    if search.others and search.missing:
+        gone = search.gone()
+        search.by_content(gone)
+        search.by_name(gone)
+    return Listed(
+        search.known, _renamed(search.others, {file.name for file in recorded}), notes
+    )
 
 
-def _without(recorded: Sequence[SourceFile], known: Sequence[Found]) -> list[SourceFile]:
-    names = {file.name for file in known}
-    return [file for file in recorded if file.name not in names]
+class _Search:
+    """A run's files among those that are listed."""
 
+    def __init__(self, recorded: Sequence[SourceFile], listed: Sequence[Found]) -> None:
+        self.missing = {file.name: file for file in recorded}
+        """Files of the run that are not found yet, by name."""
+        self.others = list(listed)
+        """Listed files that are not known yet."""
+        self.known: list[Found] = []
+        self._digest_by_path: dict[str, str] = {}
 
-def _by_content(others: Sequence[Found], missing: Sequence[SourceFile]) -> dict[str, str]:
-    """Path -> the run's name of files that went elsewhere under another name.
+    def by_path(self) -> None:
+        names = {file.path: file.name for file in self.missing.values()}
+        self._take({f.path: names[f.path] for f in self.others if f.path in names})
 
-    Only what is gone from its place can have moved: a copy beside it is a file of its own.
-    """
-    there = {file.name for file in files_at_their_places(missing)} if missing else set()
-    gone: dict[tuple[int, str], list[str]] = {}
-    for file in missing:
-        if file.name not in there:
-            gone.setdefault((file.size, file.digest), []).append(file.name)
-    sizes = {size for size, _ in gone}
-    moved: dict[str, str] = {}
-    for found in others:
-        is_like = found.size in sizes and found.path != STDIN
-        names = gone.get((found.size, digest_of(found))) if is_like else None
-        if names:
-            moved[found.path] = names.pop(0)
-    return moved
+    def by_name_and_content(self) -> None:
+        alike = (f for f in self.others if f.name in self.missing)
+        self._take({f.path: f.name for f in alike if self._is_as(f, self.missing[f.name])})
+
+    def gone(self) -> list[SourceFile]:
+        """Files that are not found yet, and are no longer where they were."""
+        there = {file.name for file in files_at_their_places(list(self.missing.values()))}
+        return [file for file in self.missing.values() if file.name not in there]
+
+    def by_content(self, gone: Sequence[SourceFile]) -> None:
+        """Only what is gone from its place can have moved: a copy beside it is a file of its own."""
+        by_size: dict[int, list[SourceFile]] = {}
+        for file in gone:
+            by_size.setdefault(file.size, []).append(file)
+        names: dict[str, str] = {}
+        for found in self.others:
+            left = by_size.get(found.size, [])
+            like = next((file for file in left if self._is_as(found, file)), None)
+            if like is not None:
+                left.remove(like)
+                names[found.path] = like.name
+        self._take(names)
+
+    def by_name(self, gone: Sequence[SourceFile]) -> None:
+        left = {file.name for file in gone} & self.missing.keys()
+        self._take({f.path: f.name for f in self.others if f.name in left})
+
+    def _is_as(self, found: Found, before: SourceFile) -> bool:
+        if STDIN in (found.path, before.path) or found.size != before.size:
+            return False
+        if found.path not in self._digest_by_path:
+            self._digest_by_path[found.path] = digest_of(found)
+        return self._digest_by_path[found.path] == before.digest
+
+    def _take(self, names: dict[str, str]) -> None:
+        """Know files, by path, by the names they have in the run."""
+        for found in self.others:
+            if found.path in names:
+                digest = self._digest_by_path.get(found.path, "")
+                name = names[found.path]
+                self.known.append(msgspec.structs.replace(found, name=name, digest=digest))
+                del self.missing[name]
+        self.others = [found for found in self.others if found.path not in names]
 
 
 def digest_now(file: Found, before: SourceFile) -> str:
@@ -105,15 +121,11 @@ def digest_now(file: Found, before: SourceFile) -> str:
         return before.digest
     if before.size != file.size or STDIN in (before.path, file.path):
         return ""
-    if file.version:
-        return digest_of(file)
+    if file.digest or file.version:
+        return file.digest or digest_of(file)
     if (before.path, before.mtime_ns) == (file.path, file.mtime_ns):
         return before.digest
     return digest_of(file)
-
-
-def _is_same(found: Found, before: SourceFile) -> bool:
-    return digest_now(found, before) == before.digest
 
 
 def files_at_their_places(recorded: Sequence[SourceFile]) -> list[Found]:
@@ -129,11 +141,12 @@ def files_at_their_places(recorded: Sequence[SourceFile]) -> list[Found]:
             continue
         try:
             state = Path(file.path).stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             raise unreadable(file.path, error) from error
-        found.append(Found(file.path, file.name, state.st_size, state.st_mtime_ns))
+        if not stat.S_ISDIR(state.st_mode):
+            found.append(Found(file.path, file.name, state.st_size, state.st_mtime_ns))
     return found
 
 
@@ -147,12 +160,6 @@ def _remote_at_their_places(recorded: Sequence[SourceFile]) -> list[Found]:
         for file, now in zip(recorded, states, strict=True)
         if now is not None
     ]
-
-
-def _is_there(path: str) -> bool:
-    if is_remote(path):
-        return look_all([path]) != [None]
-    return path == STDIN or Path(path).is_file()
 
 
 def _renamed(others: Sequence[Found], taken: Collection[str]) -> list[Found]:

@@ -55,6 +55,8 @@ class Found(msgspec.Struct, frozen=True):
     """Columns that the folders it lies in stand for."""
     version: str = ""
     """What the store calls the object's content now (its ETag); empty for files of this machine."""
+    digest: str = ""
+    """Of its content, where that was read to tell which file it is."""
 
 
 def list_files(

@@ -85,7 +85,7 @@ def open_source(
         BadSource: the input cannot be read; names every file.
         StorageError: what is unpacked cannot be written.
     """
-    listed = match_files(known, paths, read, may_join=True)
+    listed = match_files(known, paths, read)
     found, notes = listed.new, listed.notes
     if shard_bytes is None:
         share = sum(file.size for file in found) // WANTED_SHARDS
@@ -187,7 +187,7 @@ def changed(
     joined: Collection[str] = (),
     may_join: bool = False,
 ) -> dict[str, str]:
-    """Names of files that are not as recorded: `changed`, `gone` or `added`.
+    """Names of files that are not as recorded: `changed`, `gone`, `added`, or `not named`: it is there still.
 
     A file with the path, size and time it had is taken as unchanged; one of equal size
     and another time or place is read and its digest compared. Standard input is what it was.
@@ -209,7 +209,10 @@ def _compare(recorded: Sequence[SourceFile], now: Sequence[Found]) -> dict[str, 
     digests = {
         file.name: digest_now(file, old[file.name]) if file.name in old else "" for file in now
     }
-    return _differences({file.name: file.digest for file in recorded}, digests)
+    told = _differences({file.name: file.digest for file in recorded}, digests)
+    lacking = [old[name] for name, what in told.items() if what == "gone"]
+    there = files_at_their_places(lacking) if lacking else []
+    return told | {file.name: "not named" for file in there}
 
 
 def _differences(old: dict[str, str], new: dict[str, str]) -> dict[str, str]:
@@ -234,7 +237,7 @@ def _files_now(
 ) -> list[Found]:
     if paths is None:
         return files_at_their_places(recorded)
-    listed = match_files(recorded, paths, read, may_join=may_join)
+    listed = match_files(recorded, paths, read)
     now = [*listed.known, *([] if may_join else listed.new)]
     named = {file.name for file in now}
     rest = [f for f in recorded if f.name not in named and (may_join or f.name in joined)]

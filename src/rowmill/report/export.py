@@ -16,6 +16,7 @@ from rowmill.outcomes import dimensions_of
 from rowmill.publish import write_lines, write_table
 from rowmill.record import known_length
 from rowmill.report.run import View, open_view
+from rowmill.report.status import total_rows
 from rowmill.storage import Storage, place_of
 from rowmill.storage.addresses import is_remote, parse_address
 from rowmill.write.answer_form import AnswerForm
@@ -50,7 +51,7 @@ def export(output: str, target: str) -> Exported:
     check_target(view, output, target)
     view.check_input()
     rows = _write(view, place, name, form)
-    return Exported(rows=rows, not_done=view.cut.most_rows - view.counts().done)
+    return Exported(rows=rows, not_done=total_rows(view) - view.counts().done)
 
 
 def _write(view: View, storage: Storage, name: str, form: Form) -> int:

@@ -97,7 +97,7 @@ def status(output: str) -> Status:
 
 def status_of(view: View, counts: Counts, output: str) -> Status:
     """How far a run is that somebody looked at, by the sums over its outcomes."""
-    total = min(view.cut.most_rows - _blank_lines(view), _told_total(view))
+    total = total_rows(view)
     # What is published stays while files that joined are answered.
     is_whole = len(view.commits) == view.cut.num_tasks
     is_done = is_whole and view.storage.size(rundir.DONE) is not None
@@ -126,6 +126,11 @@ def status_of(view: View, counts: Counts, output: str) -> Status:
         whole_cost=whole_cost,
         verdict=verdict_of(view.storage),
     )
+
+
+def total_rows(view: View) -> int:
+    """Rows of the run as far as known: lines, less those that are known to be blank."""
+    return min(view.cut.most_rows - _blank_lines(view), _told_total(view))
 
 
 def _state(view: View, *, is_done: bool, owner: str) -> str:
