@@ -204,6 +204,9 @@ def test_retry_asks_what_failed_and_writes_the_file_again(tmp_path: Path, serve:
     assert [None, None] == [record["error"] for record in read_records(out)]
     assert 3 == endpoint.hits
     assert "finished" == rowmill("status", [str(out)]).told["state"]
+    told = rowmill("status", [str(out)], as_json=False).stdout
+    (result,) = [line.split()[1] for line in told.splitlines() if line.startswith("result")]
+    assert Path(result).is_file()
 
 
 def test_a_body_made_here_has_the_fields_of_vllm() -> None:

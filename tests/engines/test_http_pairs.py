@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rowmill import engines
 from rowmill.config import Job
 from rowmill.engines import http
+from rowmill.engines.http_kinds import read_scores
 from rowmill.engines.judging import judge_of
 from rowmill.executors.opening import understand
 from rowmill.rows import Outcome, Row
@@ -132,3 +134,15 @@ def test_contract(url: str) -> None:
     prompts = words.measure.prompts(requests, lambda _, error: pytest.fail(str(error)))
 
     assert len(check_engine(http, words.job.engine, rows=prompts)) == 5
+
+
+def test_a_score_that_is_null_is_no_number_and_not_asked_for_again() -> None:
+    asked = json.dumps({"query": "a", "documents": ["b", "c"]}).encode()
+    found = {
+        "results": [{"index": 1, "relevance_score": 0.5}, {"index": 0, "relevance_score": None}]
+    }
+
+    first, second = (np.frombuffer(one, "<f4")[0] for one in read_scores(found, asked))
+
+    assert np.isnan(first)
+    assert second == 0.5

@@ -73,7 +73,9 @@ def read_scores(found: dict[str, Any], asked: bytes) -> list[bytes]:
         # A ranking comes with the best first.
         _in_order({}, parts)
         scores = {int(part.get("index", at)): part[key] for at, part in enumerate(parts)}
-        return [_packed([float(scores[at])]) for at in range(wanted)]
+        # What is not finite was null in its JSON, or is by now: no score to be trusted, and no reason to ask again.
+        found_scores = (scores[at] for at in range(wanted))
+        return [_packed([math.nan if one is None else float(one)]) for one in found_scores]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         reason = f"HTTP 200 with a body whose `{name}` is no list of scores"
         raise errors.Disconnected(reason=reason) from error

@@ -240,7 +240,7 @@ def as_recorded(job: Job) -> dict[str, Any]:
     if tree.get("media", {}).get("folder"):
         tree["media"]["folder"] = str(Path(job.media.folder).expanduser().absolute())
     for name in ("model", "tokenizer", "chat_template"):
-        if Path(engine.get(name) or "-").exists():
+        if engine.get(name) and Path(engine[name]).exists():
             engine[name] = str(Path(engine[name]).absolute())
     tree["source"] = _source(job)
     return tree

@@ -13,7 +13,7 @@ from rowmill.events import Verdict
 from rowmill.journal import Counts
 from rowmill.leases import current_note
 from rowmill.leases.note import is_gone
-from rowmill.report.run import View, open_view
+from rowmill.report.run import View, open_view, run_of
 from rowmill.report.verdicts import verdict_of
 from rowmill.shown.spans import amount, duration
 from rowmill.telemetry import Sample
@@ -80,7 +80,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         for kind, shape, rows in self.errors:
             yield f"failed  {rows:,} x {kind}: {shape}"
         for name in self.results:
-            yield f"result  {self.output.rstrip('/')}/{name}"
+            yield f"result  {run_of(self.output).rstrip('/')}/{name}"
         if self.state == "interrupted":
             yield "resume  run the same command again"
 

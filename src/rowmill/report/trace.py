@@ -74,7 +74,9 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
             return
         o = self.outcome
         if o["attempts"] or (o["copied_from"] is None and o["status"] == "ok"):
-            yield f"measure   {o['prompt_tokens']} prompt tokens, at most {o['max_tokens']} to generate"
+            # Vectors have no such limit, nor has an endpoint that was told none.
+            most = f", at most {o['max_tokens']} to generate" if o["max_tokens"] else ""
+            yield f"measure   {o['prompt_tokens']} prompt tokens{most}"
             yield f"engine    {o['attempts']} attempts, {o['seconds']:.2f} s, {o['output_tokens']} tokens out"
         if o["copied_from"]:
             yield f"plan      equal to {o['copied_from']}: its answer was copied"
