@@ -223,7 +223,7 @@ def test_endpoint_that_restarts_costs_no_row(tmp_path: Path) -> None:
     )
     timer.start()
     try:
-        outcomes = answers_of(engine, wire_prompts([f"row {i}" for i in range(60)]))
+        outcomes = answers_of(engine, wire_prompts([f"row {i}" for i in range(300)]))
         most = endpoint.stats()["max_inflight"]
     finally:
         timer.join()
