@@ -29,7 +29,10 @@ def job(tmp_path: Path, *, planted: bool, **plan: Any) -> Job:
     ]
     source = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    engine = {"name": "echo", "seats": 32, "longer": [{"contains": "LATE", "times": 3}]}
+    # At full speed a busy machine sees hundreds of answers at once, and with them the change only behind them.
+    slow = 0.05 if planted else 0.0
+    longer = [{"contains": "LATE", "times": 3}]
+    engine = {"name": "echo", "seats": 32, "delay_s": slow, "longer": longer}
     return Job.model_validate(
         {
             "source": str(source),
