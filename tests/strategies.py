@@ -6,6 +6,7 @@ import decimal
 import struct
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -16,16 +17,11 @@ from rowmill.shown.values import reread
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
-def outcomes_of(keys: list[int]) -> st.SearchStrategy[list[Outcome]]:
-    """One outcome of either fate for each key, in the given order."""
-    return st.tuples(*(one_outcome(key) for key in keys)).map(list)
-
-
-def one_outcome(key: int) -> st.SearchStrategy[Outcome]:
-    """An outcome of either fate."""
-    ok = st.builds(
+# One strategy for all rows: a strategy that is made for each row is looked through for each row.
+OUTCOMES = st.one_of(
+    st.builds(
         Outcome,
-        key=st.just(key),
+        key=st.just(0),
         status=st.just("ok"),
         text=TEXTS,
         finish_reason=st.sampled_from(["stop", "length"]),
@@ -34,15 +30,27 @@ def one_outcome(key: int) -> st.SearchStrategy[Outcome]:
         output_tokens=st.integers(0, 1000),
         attempts=st.integers(1, 3),
         copied_from=st.one_of(st.none(), st.just("in.jsonl:1")),
-    )
-    failed = st.builds(
+    ),
+    st.builds(
         Outcome,
-        key=st.just(key),
+        key=st.just(0),
         status=st.just("error"),
         error_kind=st.sampled_from(["invalid", "too_long", "refused"]),
         error=TEXTS,
+    ),
+)
+
+
+def outcomes_of(keys: list[int]) -> st.SearchStrategy[list[Outcome]]:
+    """One outcome of either fate for each key, in the given order."""
+    some = st.lists(OUTCOMES, min_size=len(keys), max_size=len(keys))
+    return some.map(
+        lambda outcomes: [_keyed(*pair) for pair in zip(keys, outcomes, strict=True)]
     )
-    return st.one_of(ok, failed)
+
+
+def _keyed(key: int, outcome: Outcome) -> Outcome:
+    return msgspec.structs.replace(outcome, key=key)
 
 
 @st.composite
