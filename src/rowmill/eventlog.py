@@ -48,11 +48,12 @@ class EventLog:
         """Of the next file."""
         self._due_at = self._began
 
-    def add(self, event: msgspec.Struct) -> None:
-        """Write an event down."""
+    def add(self, event: msgspec.Struct) -> float:
+        """Write an event down. Returns: when, in seconds since the worker began, as it is written."""
+        at = round(time.monotonic() - self._began, 3)
         line = msgspec.json.encode(
             {
-                "at": round(time.monotonic() - self._began, 3),
+                "at": at,
                 "event": type(event).__name__.lower(),
                 **msgspec.to_builtins(event),
             }
@@ -61,10 +62,11 @@ class EventLog:
             self._lines.append(line + b"\n")
             if time.monotonic() >= self._due_at:
                 self._put()
-            return
+            return at
         if self._appender is None:
             self._appender = self._open()
         self._appender.write(line + b"\n")
+        return at
 
     def close(self) -> None:
         """End the file."""

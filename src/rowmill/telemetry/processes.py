@@ -1,7 +1,7 @@
 """This process and what it started -> processor time, memory, disk bytes; read from /proc, as cheaply as it goes.
 
-Promises: what a process that ended used is not forgotten; nothing is asked of a process that is not ours; where there is
-no /proc there are no numbers.
+Promises: what was used before is not counted, for a run may begin in a process that has long been at work; what a process
+that ended used is not forgotten; nothing is asked of a process that is not ours; where there is no /proc there are no numbers.
 Knows nothing of: engines beyond their having process groups of their own.
 Memory: a few numbers a process.
 Source: proc(5): /proc/PID/stat, /proc/PID/io, /proc/PID/task/ID/children and schedstat.
@@ -45,9 +45,19 @@ class Processes:
         self._known: dict[int, Usage] = {}
         self._ended: dict[str, Usage] = {}
         self._looked_at = -LOOK_S
+        self._before = self._whole()
 
     def look(self) -> dict[str, Usage]:
-        """By role, what all of them used so far."""
+        """By role, what all of them used since the beginning of this watch; memory is what they hold now."""
+        found = self._whole()
+        for role, used in self._before.items():
+            one = found[role]
+            one.cpu_s -= used.cpu_s
+            one.read_bytes -= used.read_bytes
+            one.write_bytes -= used.write_bytes
+        return found
+
+    def _whole(self) -> dict[str, Usage]:
         now = time.monotonic()
         if now - self._looked_at >= LOOK_S or len(self._known) < 2:
             self._looked_at = now
@@ -96,12 +106,13 @@ class Processes:
 
 
 def thread_seconds() -> dict[str, float]:
-    """Processor time of this process's living threads that have a name of ours, by name."""
+    """Processor time of this process's living threads that have a name of ours, by name; who asks is the one that feeds."""
     found: dict[str, float] = {}
+    feed = threading.current_thread()
     for thread in threading.enumerate():
-        if not thread.name.startswith("rowmill-") and thread is not threading.main_thread():
+        if not thread.name.startswith("rowmill-") and thread is not feed:
             continue
-        name = "feed" if thread is threading.main_thread() else thread.name[8:]
+        name = "feed" if thread is feed else thread.name[8:]
         with contextlib.suppress(OSError):
             text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_bytes()
             found[name] = found.get(name, 0.0) + int(text.split()[0]) / 1e9

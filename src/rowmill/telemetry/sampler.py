@@ -32,6 +32,7 @@ class Sampler:
         self._began = self._taken_at = clock()
         self._processes, self.gpus = Processes(), Gpus()
         self._threads: dict[str, float] = {}
+        self._threads_before = thread_seconds()
         self._net = net_bytes()
         self._sums: dict[str, float] = {}
         self._looks = 0
@@ -58,7 +59,10 @@ class Sampler:
         self._taken_at = self._clock()
         means = {name: round(s / self._looks, 4) for name, s in self._sums.items()}
         usage = self._processes.look()
-        self._threads |= thread_seconds()
+        self._threads |= {
+            name: max(0.0, s - self._threads_before.get(name, 0.0))
+            for name, s in thread_seconds().items()
+        }
         received, sent, loop = (
             now - then for now, then in zip(net_bytes(), self._net, strict=True)
         )
