@@ -92,6 +92,35 @@ def test_scripted_error_fails_its_row_alone() -> None:
     assert "bad one" not in str(outcomes[1].error)
 
 
+@pytest.mark.parametrize(("first", "then"), [("error", "oom"), ("oom", "error")])
+def test_the_first_fault_that_fits_happens_whatever_it_does(first: str, then: str) -> None:
+    faults = [{"contains": "river", "action": action} for action in (first, then)]
+
+    if first == "oom":
+        with pytest.raises(MemoryError):
+            ask(byte_prompts(["river"]), faults=faults)
+    else:
+        assert ["refused"] == [
+            o.error_kind for o in ask(byte_prompts(["river"]), faults=faults)
+        ]
+
+
+@pytest.mark.parametrize("action", ["error", "oom"])
+@pytest.mark.parametrize("seats", [{}, {"seats": 9}])
+def test_faults_above_so_many_seats_happen_there_alone(
+    seats: dict[str, int], action: str
+) -> None:
+    """Without `seats` it has as many as it declares."""
+    faults = [{"contains": "", "action": action, "above_seats": 8}]
+
+    assert ["ok"] == [o.status for o in ask(byte_prompts(["a"]), faults=faults, seats=8)]
+    if action == "oom":
+        with pytest.raises(MemoryError):
+            ask(byte_prompts(["a"]), faults=faults, **seats)
+    else:
+        assert ["error"] == [o.status for o in ask(byte_prompts(["a"]), faults=faults, **seats)]
+
+
 def test_transient_fault_counts_its_attempts() -> None:
     faults = [
         {"contains": "twice", "action": "transient", "times": 2},

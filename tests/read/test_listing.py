@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import os
+import zipfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.orc as orc
 import pytest
 
 from rowmill.errors import BadSource
@@ -220,6 +223,38 @@ def test_files_that_are_no_text_are_told_by_what_they_are(
     touch(tmp_path, "a.jsonl", content=content)
 
     assert f"a.jsonl`: {told}" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("a.zip", "holds a ZIP archive; unpack it"),
+        ("a.tar.gz", "holds a tar archive; unpack it"),
+        ("a.TGZ", "holds a tar archive; unpack it"),
+        ("a.xlsx", "is a workbook; save its sheet as CSV"),
+        ("a.avro", "is Avro; write its rows as JSON Lines"),
+        ("a.orc", "is ORC; write its rows as Parquet"),
+        ("a.db", "is an SQLite database"),
+        ("a.txt", "say what it holds with `read.format`"),
+    ],
+)
+def test_files_of_other_kinds_are_told_by_name_or_by_their_first_bytes(
+    tmp_path: Path, name: str, told: str
+) -> None:
+    touch(tmp_path, name, content=b"SQLite format 3\0" if name == "a.db" else b"")
+
+    assert told in refusal(tmp_path / name)
+
+
+def test_orc_and_workbooks_are_known_by_their_bytes(tmp_path: Path) -> None:
+    orc.write_table(pa.table({"prompt": ["a", "b"]}), tmp_path / "orc.jsonl")
+    with zipfile.ZipFile(tmp_path / "book.jsonl", "w") as book:
+        book.writestr("[Content_Types].xml", "<Types/>")
+    touch(tmp_path, "orcs.csv", content=b"ORC,elf\n1,2\n")
+
+    assert "is ORC" in refusal(tmp_path / "orc.jsonl")
+    assert "is an Office file" in refusal(tmp_path / "book.jsonl")
+    assert names(tmp_path / "orcs.csv") == ["orcs.csv"]
 
 
 def test_what_a_file_is_stands_with_it(tmp_path: Path) -> None:

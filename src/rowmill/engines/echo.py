@@ -92,7 +92,7 @@ class Echo:
         self.limits = declare(engine)
         options = parse(EchoOptions, engine)
         time.sleep(options.start_s)
-        self._rows = EchoRows(engine, options)
+        self._rows = EchoRows(engine, options, self.limits.seats)
         self._delay_s = options.delay_s
         is_bytes = (engine.tokenizer or "bytes") == "bytes"
         self._texts = numbers_as_texts if options.answer == "numbers" else bytes_as_texts

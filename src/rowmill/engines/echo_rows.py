@@ -36,12 +36,13 @@ Decode = Callable[[Any], str]
 class EchoRows:
     """Rows one by one."""
 
-    def __init__(self, engine: EngineConfig, options: EchoOptions) -> None:
+    def __init__(self, engine: EngineConfig, options: EchoOptions, seats: int) -> None:
         self._decode = _numbers if options.answer == "numbers" else _open_decode(engine)
-        self._faults, self._longer = options.faults, options.longer
+        self._faults = [one for one in options.faults if seats > one.above_seats]
+        self._longer = options.longer
         self._dimensions = _numbers_a_text(engine, options)
-        self._seats = engine.seats or 0
-        is_counting = any(fault.action in ENDS and fault.times for fault in options.faults)
+        self._can_end = any(fault.action in ENDS for fault in self._faults)
+        is_counting = any(fault.action in ENDS and fault.times for fault in self._faults)
         self._log = StartLog(options.log, is_counting=is_counting)
 
     def run(self, feed: Feed, *, seats: int, delay_s: float) -> Iterator[list[Outcome]]:
@@ -79,15 +80,11 @@ class EchoRows:
 
     def _log_start(self, prompts: Prompts) -> None:
         starts = self._log.started(prompts.keys)
-        for fault in self._faults:
-            is_meant = not fault.above_seats or self._seats > fault.above_seats
-            if fault.action in ENDS and is_meant:
-                self._die_of(fault, prompts, starts)
-
-    def _die_of(self, fault: Fault, prompts: Prompts, starts: list[int]) -> None:
+        if not self._can_end:
+            return
         for ids, count in zip(prompts.row_ids(), starts, strict=True):
-            is_due = not fault.times or count <= fault.times
-            if is_due and fault.contains in self._decode(ids):
+            fault = self._fault_of(ids)
+            if fault and fault.action in ENDS and not 0 < fault.times < count:
                 _end(fault.action)
 
     def _answers(self, prompts: Prompts, began: float) -> list[Outcome]:
@@ -97,6 +94,8 @@ class EchoRows:
             fault = self._fault_of(ids) if self._faults else None
             if fault and fault.action == "hang":
                 continue
+            if fault and fault.action in ENDS:
+                fault = None  # It ended the engine as often as it was to.
             key = prompts.keys[i]
             times = self._times_of(ids) if self._longer else 1
             pairs, pieces = prompts.pairs.get(key, []), prompts.pieces.get(key, [])
@@ -107,9 +106,7 @@ class EchoRows:
 
     def _fault_of(self, ids: Ids) -> Fault | None:
         text = self._decode(ids)
-        return next(
-            (f for f in self._faults if f.contains in text and f.action not in ENDS), None
-        )
+        return next((fault for fault in self._faults if fault.contains in text), None)
 
     def _times_of(self, ids: Ids) -> int:
         text = self._decode(ids)

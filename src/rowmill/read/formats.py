@@ -51,6 +51,28 @@ _REFUSED = (
     (b"SQLite format 3\0", "is an SQLite database; write its rows as JSON Lines"),
     (b"Obj\x01", "is Avro; write its rows as JSON Lines"),
 )
+_WORKBOOK = "is a workbook; save its sheet as CSV"
+_FOREIGN_SUFFIXES = {
+    ".zip": "holds a ZIP archive; unpack it",
+    ".7z": "holds a 7z archive; unpack it",
+    ".rar": "holds a RAR archive; unpack it",
+    ".tar": "holds a tar archive; unpack it",
+    ".tgz": "holds a tar archive; unpack it",
+    ".tbz2": "holds a tar archive; unpack it",
+    ".txz": "holds a tar archive; unpack it",
+    ".xlsx": _WORKBOOK,
+    ".xlsm": _WORKBOOK,
+    ".xls": _WORKBOOK,
+    ".ods": _WORKBOOK,
+    ".avro": "is Avro; write its rows as JSON Lines",
+    ".orc": "is ORC; write its rows as Parquet",
+    ".sqlite": "is an SQLite database; write its rows as JSON Lines",
+    ".sqlite3": "is an SQLite database; write its rows as JSON Lines",
+    ".duckdb": "is a DuckDB database; write its rows as Parquet",
+}
+_OFFICE = re.compile(rb"PK\x03\x04.{26}(?:\[Content_Types\]\.xml|xl/|_rels/)", re.DOTALL)
+_ORC = re.compile(rb"ORC.{0,12}?[\x00-\x08\x0e-\x1f\x80-\xff]", re.DOTALL)
+"""Text may begin with these letters, too: then no byte near is one that text does not have."""
 ENCODING_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 """What text in UTF-16 and UTF-32 begins with."""
 _TAR_MARK = slice(257, 262)
@@ -91,8 +113,17 @@ def table_of(head: bytes) -> Literal["", "parquet", "arrow"]:
     return "parquet" if match["parquet"] else "arrow"
 
 
+def foreign(name: str) -> str:
+    """Why no row can be read from a file of such a name, as the end of a sentence; empty where its suffix does not say."""
+    return _FOREIGN_SUFFIXES.get(suffix_of(name), "")
+
+
 def problem_of(head: bytes) -> str:
     """Why no row can be read from a file that begins so, as the end of a sentence; empty where they may be."""
+    if _OFFICE.match(head):
+        return "is an Office file; save the sheet of a workbook as CSV"
+    if _ORC.match(head):
+        return _FOREIGN_SUFFIXES[".orc"]
     for first_bytes, problem in _REFUSED:
         if head.startswith(first_bytes):
             return problem

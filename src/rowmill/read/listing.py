@@ -8,6 +8,7 @@ Memory: a record a file.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import stat
@@ -23,6 +24,7 @@ from rowmill.read.formats import (
     ENCODING_MARKS,
     FORMAT_BY_SUFFIX,
     FileFormat,
+    foreign,
     problem_of,
     suffix_of,
     what_is,
@@ -158,7 +160,7 @@ class _Listing:
         is_known = not suffix or suffix in FORMAT_BY_SUFFIX or self._read.format != "auto"
         if not is_known:
             why = f"`{suffix}` is none of {_KNOWN}; say what it holds with `read.format`"
-            self._refuse(path, why)
+            self._refuse(path, foreign(name) or _problem_within(path) or why)
         return is_known
 
     def _add_remote(self, url: str) -> None:
@@ -337,6 +339,15 @@ def _is_empty(path: Path) -> bool:
         # a link to nothing, or a file just gone: told with its reason where it is opened
         return False
     return stat.S_ISREG(state.st_mode) and state.st_size == 0
+
+
+def _problem_within(path: str | Path) -> str:
+    """What the first bytes of a file of this machine say against it."""
+    if not isinstance(path, Path) or not path.is_file():
+        return ""
+    with contextlib.suppress(OSError):
+        return problem_of(read_head(str(path), HEAD_BYTES))
+    return ""
 
 
 def _problem_of(path: Path, state: os.stat_result) -> str:
