@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowmill.config import EngineConfig, Job
+from rowmill.engines.echo import check_options
 from rowmill.errors import BadJob, UnknownName
 from rowmill.job_file import load_job
 
@@ -76,6 +77,19 @@ def test_engine_settings_of_any_name_reach_the_engines_own_check() -> None:
 
     assert seen[0].options == {"threads": 4}
     assert len(caught.value.fields["mistakes"]) == 2
+
+
+@pytest.mark.parametrize("labels", ['["no", "no"]', '["yes"]'])
+def test_wrong_labels_are_one_mistake_and_not_said_to_be_missing(labels: str) -> None:
+    with pytest.raises(BadJob) as caught:
+        load_job(
+            None,
+            sets=["engine.name=echo", "kind=classify", f"classify.labels={labels}"],
+            check_options=check_options,
+        )
+
+    assert len(caught.value.fields["mistakes"]) == 1
+    assert "labels" in str(caught.value)
 
 
 def test_unknown_engine_is_one_mistake_among_the_others() -> None:

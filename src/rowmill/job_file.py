@@ -21,7 +21,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from rowmill.config import EngineConfig, Job
+from rowmill.config import INNER_TABLES, EngineConfig, Job
 from rowmill.errors import BadJob, ConfigError
 
 CheckOptions = Callable[[EngineConfig], Sequence[str]]
@@ -32,6 +32,8 @@ MAX_SHOWN = 40
 """Characters of a name or number that a message shows."""
 MAX_ROUNDS = 4
 """Validation rounds; rules over several keys speak only once the keys alone are right."""
+TOLD_TO_ENGINES = frozenset(("kind", "embed", "classify", "score", *INNER_TABLES))
+"""What a job says and its engine looks at, too."""
 SHORT: dict[tuple[str, ...], str] = {("output",): "path", ("sink",): "to"}
 NEEDED = {
     "source": "no input: name a file, glob or folder, or set `source` in a job file",
@@ -189,7 +191,7 @@ def _validated(
     for path, mistake in [*_odd_values(tree), *_odd_places(tree), *_odd_spellings(tree)]:
         mistakes.append(mistake + _origin(path, given))
         _drop(tree, path)
-    job = None
+    job, gone = None, set[str]()
     for _ in range(MAX_ROUNDS):
         try:
             job = Job.model_validate(_with_tuples(tree, Job), strict=True)
@@ -198,11 +200,14 @@ def _validated(
             for item in error.errors(include_url=False, include_context=True):
                 mistakes.append(_sentence(item) + _origin(item["loc"], given))
                 _drop(tree, item["loc"])
+                gone |= {str(part) for part in item["loc"][:1]}
     if check_options is not None:
         try:
             own = EngineConfig.model_validate(tree.get("engine", {}))
-            # What else is wrong with the job does not keep its engine's mistakes from being told.
-            mistakes += check_options(own if job is None else job.engine)
+            # What else is wrong with the job does not keep its engine's mistakes from being told. Of a table that was
+            # taken out the engine would say that it is missing.
+            is_whole = job is not None and gone.isdisjoint(TOLD_TO_ENGINES)
+            mistakes += check_options(job.engine if job is not None and is_whole else own)
         except ConfigError as error:
             mistakes.append(str(error))
     return job, list(dict.fromkeys(mistakes))
@@ -346,13 +351,8 @@ def _word(kind: Any) -> str:
         return "a string or a list of strings"
     if _is_table(kind):
         return "a table with " + ", ".join(f"`{key}`" for key in sorted(_fields(kind)))
-    words = [
-        (bool, "`true` or `false`"),
-        (int, "a whole number"),
-        (float, "a number"),
-        (str, "a string"),
-    ]
-    return next((word for known, word in words if kind is known), "a table")
+    words = {bool: "`true` or `false`", int: "a whole number", float: "a number"}
+    return "a string" if kind is str else words.get(kind, "a table")
 
 
 def _expected(field: FieldInfo) -> str:

@@ -171,6 +171,12 @@ class Places:
             return self.cut.lots.rows[task]
         return sum(stop - first for _, first, stop in self.task_slices(task))
 
+    def holds(self, key: int) -> bool:
+        """Whether a line belongs to the run: `run.limit` leaves those behind it out."""
+        shard, ordinal = unpack_key(key)
+        is_joined = bool(self.cut.additions) and shard >= self.cut.additions[0][0]
+        return is_joined or self._firsts[shard] + ordinal < self.cut.first_lines
+
     def task_of(self, key: int) -> int:
         """Task that a row belongs to, of those that are ranges."""
         shard, ordinal = unpack_key(key)

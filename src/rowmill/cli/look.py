@@ -71,6 +71,8 @@ def export(output: str, target: str | None, to: str | None, sets: tuple[str, ...
         raise click.UsageError("give either `-o FILE` or `--to ADDRESS`")  # noqa: EM101, TRY003 - click's own error
     if to is not None:
         return _load(output, to, sets)
+    if sets:
+        raise click.UsageError("`--set` goes with `--to ADDRESS`: a file has no such settings")  # noqa: EM101, TRY003 - click's own error
     assert target is not None
     from rowmill import report
 

@@ -31,7 +31,9 @@ def report(output: str, against: str, target: str) -> None:
     """
     from rowmill.report.writing import report_html, write_report
 
-    if target == STDOUT and not wants_json():
+    if target == STDOUT:
+        if wants_json():
+            raise click.UsageError("`-o -` and `--json` both write to stdout; give one of them")  # noqa: EM101, TRY003 - click's own error
         out(report_html(output, against=against))
         return
     written = write_report(output, against=against, target=target)

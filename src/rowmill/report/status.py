@@ -28,6 +28,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """How far a run is."""
 
     output: str
+    folder: str
+    """Where the run lies: `output`, or beside a file of `run-batch`."""
     state: str
     """`running`, `interrupted`, `answered` (not published yet) or `finished`."""
     owner: str
@@ -46,6 +48,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     committed_tasks: int
     results: list[str]
+    """Below `folder`."""
     errors: list[tuple[str, str, int]]
     left_s: float = 0.0
     """Seconds that what is left takes, by tokens and at the rate of the last minutes; 0 where that cannot be said."""
@@ -80,7 +83,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         for kind, shape, rows in self.errors:
             yield f"failed  {rows:,} x {kind}: {shape}"
         for name in self.results:
-            yield f"result  {run_of(self.output).rstrip('/')}/{name}"
+            yield f"result  {self.folder}/{name}"
         if self.state == "interrupted":
             yield "resume  run the same command again"
 
@@ -105,6 +108,7 @@ def status_of(view: View, counts: Counts, output: str) -> Status:
     left_s, cost, whole_cost = _ahead(view, is_running=bool(owner))
     return Status(
         output=output,
+        folder=run_of(output).rstrip("/"),
         state=_state(view, is_done=is_done, owner=owner),
         owner=owner,
         total=total,

@@ -61,6 +61,8 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
     task_state: str
     outcome: dict[str, Any] | None
     """Fields of the outcome; None where there is none yet."""
+    is_blank: bool = False
+    """A line that is no row: its task is done, and it has no outcome."""
     segment: str
     earlier: list[Generation] = []
     """What it got before the retries that asked it again, oldest first."""
@@ -68,6 +70,9 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """The journey for people."""
         yield f"read      {self.place}: line {self.ordinal} of shard {self.shard}"
+        if self.is_blank:
+            yield "row       none: the line is blank"
+            return
         yield f"task      {'not known' if self.task is None else self.task}: {self.task_state}"
         if self.outcome is None:
             yield "engine    no outcome yet: not asked, or in flight"
@@ -105,6 +110,9 @@ def trace(output: str, row: str) -> Journey:
     if key is None:
         reason = f"no row `{row[:80]}` in the input of `{output}`; name an id, or FILE:LINE"
         raise ConfigError(reason=reason)
+    if not view.places.holds(key):
+        reason = f"`{row}` is none of the run's {view.cut.first_lines:,} lines: `run.limit` leaves it out"
+        raise ConfigError(reason=reason)
     return _journey(view, key)
 
 
@@ -114,6 +122,7 @@ def _journey(view: View, key: int) -> Journey:
     parts = view.task_outcomes(task) if task is not None else iter(())
     outcome = next((o for part in parts for o in part if o.key == key), None)
     shard, ordinal = unpack_key(key)
+    is_done = commit is not None or len(view.commits) == view.cut.num_tasks
     return Journey(
         place=view.places.place_of(key),
         shard=shard,
@@ -123,6 +132,7 @@ def _journey(view: View, key: int) -> Journey:
         if commit
         else "open",
         outcome=_fields(outcome),
+        is_blank=outcome is None and is_done,
         segment=commit.segments[0].name if commit and commit.segments else "in an open segment",
         earlier=list(_earlier(view, task, key)) if task is not None else [],
     )

@@ -6,6 +6,8 @@ Memory: see account.py; the page.
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 
 from rowmill import rundir
@@ -39,7 +41,8 @@ def write_report(output: str, *, against: str = "", target: str = "") -> Reporte
     if target:
         check_target(open_view(output), output, target)
     content = report_html(output, against=against).encode()
-    storage.replace(name, content)
+    with storage.traceless() if target else contextlib.nullcontext():
+        storage.replace(name, content)
     return Reported(path, len(content))
 
 

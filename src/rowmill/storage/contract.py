@@ -8,6 +8,7 @@ Memory: one object at a time; ranges and appends for what is larger.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Protocol
 
@@ -119,6 +120,10 @@ class Storage(Protocol):
 
     def sweep(self) -> int:
         """Remove what killed processes left half made; how many there were."""
+        ...
+
+    def traceless(self) -> contextlib.AbstractContextManager[None]:
+        """What the place itself needs for the writes inside, such as a lock, is gone afterwards, if nobody uses it."""
         ...
 
     def path(self, name: str) -> Path | None:

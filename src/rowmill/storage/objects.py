@@ -62,6 +62,10 @@ class ObjectStorage:
         self._bulk = bulk or store
         self._attempts = attempts or Attempts()
 
+    def traceless(self) -> contextlib.AbstractContextManager[None]:
+        """A store needs nothing beside its objects."""
+        return contextlib.nullcontext()
+
     def path(self, name: str) -> None:
         """Objects lie on no path."""
         check_name(name)

@@ -13,7 +13,6 @@ import secrets
 
 from rowmill.errors import BadOutput, StorageError
 from rowmill.storage.contract import Storage
-from rowmill.storage.local import LocalStorage
 
 
 def probe(storage: Storage) -> None:
@@ -21,12 +20,9 @@ def probe(storage: Storage) -> None:
 
     Raises: BadOutput, naming the place and the reason.
     """
-    traceless = (
-        storage.traceless() if isinstance(storage, LocalStorage) else contextlib.nullcontext()
-    )
     # Hidden, so never listed, and not of a name that another start sweeps away as half-written.
     name = f".probe-{os.getpid()}-{secrets.token_hex(4)}"
-    with traceless:
+    with storage.traceless():
         try:
             broken = _broken_promise(storage, name)
         except StorageError as error:
