@@ -57,7 +57,7 @@ def test_no_bad_vector_gets_to_a_store() -> None:
         "no vector": outcome(),
         "NaN or infinity ": outcome(vector(1, 1, 1), vector(float("inf"), 1, 1)),
     }
-    points, refused = made({"id": list("abcdef")}, [*bad.values(), GOOD], key="id")
+    points, refused = made({"id": list("abcdef")}, [*bad.values(), GOOD], keys=("id",))
 
     assert ["f"] == points.keys
     assert [f"f:{n + 1}" for n in range(len(bad))] == [one.place for one in refused]
@@ -83,7 +83,7 @@ def test_a_text_that_a_store_has_no_character_for_is_refused() -> None:
 
 
 def test_a_key_comes_once_and_a_row_without_id_has_its_place() -> None:
-    points, refused = made({"id": ["a", None, "a"]}, [GOOD] * 3, key="id")
+    points, refused = made({"id": ["a", None, "a"]}, [GOOD] * 3, keys=("id",))
 
     assert ["a", "f:2"] == points.keys
     assert [("f:3", True)] == [(one.place, "that of f:1" in one.reason) for one in refused]

@@ -18,7 +18,7 @@ from rowmill.executors.opening import Opened
 from rowmill.executors.slots import Slot, pod_name
 from rowmill.join.columns import carried_columns
 from rowmill.join.part import unpacked_schema
-from rowmill.join.parting import column_limits
+from rowmill.join.parting import Limited, column_limits
 from rowmill.load.along import Along
 from rowmill.load.loader import Loader, Total
 from rowmill.load.targets import (
@@ -49,12 +49,16 @@ def check_sink(opened: Opened) -> None:
         return
     dimensions = _dimensions(job, opened.words.limits)
     limits = column_limits(opened.cut)
-    if sum(shard.weight for shard, _ in limits) > MOST_LOOKED_AT:
-        try:
+    try:
+        if sum(shard.weight for shard, _ in limits) > MOST_LOOKED_AT:
             check_dimensions(job.sink, job.output.prefix, dimensions)
-        except SinkDown as error:
-            raise not_there(job.sink, error) from error
-        return
+        else:
+            _check_columns(job, limits, dimensions)
+    except SinkDown as error:
+        raise not_there(job.sink, error) from error
+
+
+def _check_columns(job: Job, limits: list[Limited], dimensions: int) -> None:
     columns = carried_columns(limits, Form("parquet"), job.output.prefix)
     schema = unpacked_schema(columns.schema)
     check_target(

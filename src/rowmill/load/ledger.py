@@ -28,6 +28,8 @@ class Loaded(msgspec.Struct, frozen=True):
     """Rows with a vector that the store did not get."""
     told: list[Refusal] = []
     """The first of them."""
+    by: str = ""
+    """The settings that they were refused by; empty where none were."""
 
 
 class Ledger:

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import xxhash
@@ -23,7 +23,14 @@ from rowmill.errors import BadSink, RowmillError, SinkDown, SinkFailed
 from rowmill.journal import Commit, read_commit
 from rowmill.load.ledger import MOST_TOLD, Ledger, Loaded
 from rowmill.load.rows import RunRows
-from rowmill.load.targets import choice_of, open_target, place_of, wanted
+from rowmill.load.targets import (
+    check_target,
+    choice_of,
+    open_target,
+    place_of,
+    refusing,
+    wanted,
+)
 from rowmill.outcomes import dimensions_of
 from rowmill.record import Cut, Record
 from rowmill.storage import Storage
@@ -55,6 +62,7 @@ class Loader:
         job: Job,
         *,
         tell: Tell,
+        sets: Sequence[str] = (),
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """Prepare to load; nothing is opened yet.
@@ -62,11 +70,12 @@ class Loader:
         Args:
             job: whose `[sink]` says where to.
             tell: told of what people should know.
+            sets: settings of `[sink]`, as `--set` takes them, that the run itself does not have.
             pause: waits so many seconds.
         """
         record, cut = run
         self._storage, self._job, self._tell, self._pause = storage, job, tell, pause
-        self._sink = job.sink
+        self._sink, self._sets = job.sink, sets
         self._prefix = record.prefix
         self._run = xxhash.xxh3_64_hexdigest(record.token.encode())
         self._cut = cut
@@ -87,7 +96,12 @@ class Loader:
     def pending(self) -> list[str]:
         """Names of the commits that count and are not loaded, in order of tasks."""
         latest = {rundir.task_of_commit(n): n for n in self._storage.list(rundir.COMMITS)}
-        return [name for name in latest.values() if name not in self._ledger.by_commit]
+        return [name for name in latest.values() if not self._is_loaded(name)]
+
+    def _is_loaded(self, name: str) -> bool:
+        """Rows that were refused are tried once more where other settings decide on them."""
+        found = self._ledger.by_commit.get(name)
+        return found is not None and (not found.refused or found.by == refusing(self._job))
 
     def load(self, name: str) -> None:
         """Load one commit.
@@ -95,6 +109,21 @@ class Loader:
         Raises: SinkFailed.
         """
         self._persistently(lambda: self._load(name))
+
+    def examine(self) -> None:
+        """See that the store takes such vectors, before any is loaded; one that does not answer is no mistake yet.
+
+        Raises: ConfigError.
+        """
+        with contextlib.suppress(SinkDown):
+            commits = (read_commit(self._storage, name) for name in self.pending())
+            check_target(
+                self._sink,
+                self._prefix,
+                choice=self._choice,
+                schema=self._rows.schema,
+                dimensions=next(filter(None, map(self._length, commits)), 0),
+            )
 
     def check(self) -> None:
         """See that the store holds what is on record; else all of it is loaded again.
@@ -151,13 +180,20 @@ class Loader:
         loaded = _Tally()
         if self._dimensions:
             self._check()
-            mark = f"{name.removeprefix(rundir.COMMITS).removesuffix('.json')}-{commit.epoch}"
             parts = self._parts(commit, loaded)
-            self._target().put(self._run, mark, parts)
+            self._target().put(self._run, self._mark(name, commit), parts)
             for _ in parts:
                 # The store knew the mark, and looked at none: they are counted all the same.
                 pass
-        self._ledger.add(name, loaded.loaded())
+        self._ledger.add(name, loaded.loaded(refusing(self._job)))
+
+    def _mark(self, name: str, commit: Commit) -> str:
+        """What stands in the store for these vectors; another where refused rows are tried with other settings."""
+        mark = f"{name.removeprefix(rundir.COMMITS).removesuffix('.json')}-{commit.epoch}"
+        before = self._ledger.by_commit.get(name)
+        if before is None or not before.refused:
+            return mark
+        return f"{mark}-{xxhash.xxh3_64_hexdigest(refusing(self._job).encode())}"
 
     def _length(self, commit: Commit) -> int:
         return next(
@@ -230,7 +266,8 @@ class Loader:
                 self._pause(min(pause_s, left))
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             except BadSink as error:
-                raise self._failed(str(error)) from error
+                reason = str(error).removeprefix(f"`{self._sink.to}`: ")
+                raise self._failed(reason, is_mended=False) from error
             else:
                 return
 
@@ -239,13 +276,13 @@ class Loader:
             self.close()
         self._open = None
 
-    def _failed(self, reason: str) -> SinkFailed:
-        command = shlex.join(
-            ["rowmill", "export", self._job.output.path, "--to", self._sink.to]
-        )
-        way_on = (
-            f"no row is lost, all vectors are in `{self._job.output.path}`: `{command}` goes on"
-        )
+    def _failed(self, reason: str, *, is_mended: bool = True) -> SinkFailed:
+        """What people are told; `is_mended`: the same command may help, once time has passed."""
+        sets = [word for text in self._sets for word in ("--set", text)]
+        path = self._job.output.path
+        command = shlex.join(["rowmill", "export", path, "--to", self._sink.to, *sets])
+        then = "" if is_mended else " once that is mended"
+        way_on = f"no row is lost, all vectors are in `{path}`: `{command}` goes on{then}"
         return SinkFailed(sink=self._sink.to, reason=reason, way_on=way_on)
 
 
@@ -263,6 +300,8 @@ class _Tally:
         self._refused += len(refused)
         self._told += refused[: MOST_TOLD - len(self._told)]
 
-    def loaded(self) -> Loaded:
-        """The sums."""
-        return Loaded(self._rows, self._vectors, self._refused, self._told)
+    def loaded(self, by: str) -> Loaded:
+        """The sums; rows were refused by these settings."""
+        return Loaded(
+            self._rows, self._vectors, self._refused, self._told, by if self._refused else ""
+        )

@@ -18,14 +18,13 @@ from rowmill.config import Job
 from rowmill.errors import BadSink, ConfigError, SinkDown
 from rowmill.sink_address import parse_sink
 from rowmill.sink_config import SinkConfig
+from rowmill.validate.ids import id_names
 from rowmill.write.keyed.points import Choice, PointMaker
 from rowmill.write.keyed.protocol import KeyedSink
 from rowmill.write.keyed.wanted import Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-ID_COLUMNS = ("custom_id", "id")
 
 
 def open_target(sink: SinkConfig, prefix: str) -> KeyedSink:
@@ -64,17 +63,14 @@ def check_target(
     Args:
         dimensions: of the job's vectors; 0 where they are not known yet.
 
-    Raises: ConfigError.
+    Raises: ConfigError, SinkDown.
     """
-    try:
-        with contextlib.closing(open_target(sink, prefix)) as target:
-            table = target.examine()
-            length = dimensions or (table.dimensions if table else 0)
-            if table and length:
-                maker = PointMaker(schema, choice, wanted(sink, prefix), target.holds, length)
-                target.prepare(maker.schema, length)
-    except SinkDown as error:
-        raise not_there(sink, error) from error
+    with contextlib.closing(open_target(sink, prefix)) as target:
+        table = target.examine()
+        length = dimensions or (table.dimensions if table else 0)
+        if table and length:
+            maker = PointMaker(schema, choice, wanted(sink, prefix), target.holds, length)
+            target.prepare(maker.schema, length)
 
 
 def check_dimensions(sink: SinkConfig, prefix: str, dimensions: int) -> None:
@@ -114,14 +110,13 @@ def choice_of(job: Job, schema: pa.Schema) -> Choice:
             " or leave the column out of `sink.columns`"
         )
         raise BadSink(reason=reason)
-    key = sink.key
-    if not key and job.validate_.duplicate_ids == "error":
-        own = job.validate_.id_column
-        key = next((n for n in ((own,) if own else ID_COLUMNS) if n in names), "")
+    keys: tuple[str, ...] = (sink.key,) if sink.key else ()
+    if not keys and job.validate_.duplicate_ids == "error":
+        keys = tuple(name for name in id_names(job.validate_.id_column) if name in names)
     spans = (f"{prefix}start", f"{prefix}stop")
     return Choice(
         columns=columns,
-        key=key,
+        keys=keys,
         cuts=sink.long_text == "truncate",
         spans=spans if job.validate_.too_long == "chunk" else None,
     )
@@ -133,6 +128,11 @@ def place_of(job: Job) -> str:
     return "\n".join(
         (sink.to, sink.vector, sink.key, validate.id_column, validate.duplicate_ids)
     )
+
+
+def refusing(job: Job) -> str:
+    """The settings that decide which texts are refused: with others, what was refused is looked at again."""
+    return f"{job.sink.max_text_bytes} {job.sink.long_text}"
 
 
 def _no_column(name: str, names: Sequence[str]) -> str:

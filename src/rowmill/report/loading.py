@@ -45,7 +45,9 @@ def load_run(
     view.check_input()
     run = (view.record, view.cut)
     told_at = time.monotonic()
-    with contextlib.closing(Loader(view.storage, run, job, tell=tell)) as loader:
+    loader = Loader(view.storage, run, job, tell=tell, sets=sets)
+    with contextlib.closing(loader):
+        loader.examine()
         loader.check()
         while names := loader.pending():
             for number, name in enumerate(names, start=1):

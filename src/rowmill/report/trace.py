@@ -75,7 +75,7 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
             return
         yield f"task      {'not known' if self.task is None else self.task}: {self.task_state}"
         if self.outcome is None:
-            yield "engine    no outcome yet: not asked, or in flight"
+            yield "engine    no outcome yet: not asked, in flight, or a blank line"
             return
         o = self.outcome
         if o["attempts"] or (o["copied_from"] is None and o["status"] == "ok"):

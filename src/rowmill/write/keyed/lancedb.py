@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +33,19 @@ INDEXED_FROM = 100_000
 """Vectors from which an approximate index pays: below, all are looked at in a few ms."""
 KEPT = datetime.timedelta(minutes=10)
 """Versions of the table that readers may still be at."""
+NAME = re.compile(r"[A-Za-z0-9_.-]+")
+"""What the library takes for the name of a table; it says so only when the table is made."""
 METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "l2", "dot": "dot"}
 
 
 def open(address: SinkAddress, wanted: Wanted) -> LanceSink:
     """Open the database; the folder is made with the first table."""
     name = check_parameters(address, table="table", transports=("", "s3", "gs", "az"))
+    if not NAME.fullmatch(name) or name in (".", ".."):
+        reason = (
+            f"a table cannot be called `{name}`: letters, digits, `_`, `-` and `.` make a name"
+        )
+        raise BadSink(reason=f"`{address.text}`: {reason}")
     try:
         import lancedb
     except ImportError as error:

@@ -105,8 +105,8 @@ class Choice(msgspec.Struct, frozen=True):
     """Which columns go beside the vectors, and what is the key."""
 
     columns: tuple[str, ...]
-    key: str = ""
-    """Column with the key; empty: the row's place is it."""
+    keys: tuple[str, ...] = ()
+    """Columns with the key, the first that holds one counts; where none does, the row's place is it."""
     cuts: bool = False
     """Texts that are too long are cut; else their rows are refused."""
     spans: tuple[str, str] | None = None
@@ -152,10 +152,11 @@ class PointMaker:
         return self._of_rows(bad, keys, vectors, columns), refused
 
     def _keys(self, carried: pa.RecordBatch, places: Sequence[str]) -> Sequence[str]:
-        if not self._choice.key:
-            return places
-        found = plain_texts(carried.column(self._choice.key)).to_pylist()
-        return [key or place for key, place in zip(found, places, strict=True)]
+        keys = places
+        for name in reversed(self._choice.keys):
+            found = plain_texts(carried.column(name)).to_pylist()
+            keys = [key or other for key, other in zip(found, keys, strict=True)]
+        return keys
 
     def _bad_key(self, key: str, place: str) -> str:
         num_bytes = len(key.encode())
