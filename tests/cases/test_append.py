@@ -262,7 +262,8 @@ def test_files_join_a_run_that_is_not_done(place: Place) -> None:
         while not list((place.out / "commits").glob("*")):
             assert process.poll() is None, (place.folder / "words").read_text("utf-8")
             time.sleep(0.001)
-        during = place.run(new, append=True)
+        with paused(process):
+            during = place.run(new, append=True)
     finally:
         kill(process)
 

@@ -145,7 +145,7 @@ def test_an_object_changed_while_it_is_asked_ends_the_run(
 def test_a_second_start_is_refused_and_names_the_owner(
     tmp_path: Path, serve: Serve, out: Prefix
 ) -> None:
-    endpoint = serve(delay_s=0.3)
+    endpoint = serve(delay_s=2.0)
     arguments = s3_job(SOURCE_45, out, endpoint=endpoint)
     first = start(arguments, tmp_path / "first")
     endpoint.wait_hits(1, first)
@@ -155,8 +155,8 @@ def test_a_second_start_is_refused_and_names_the_owner(
     seconds = time.monotonic() - began
 
     assert second.code == REFUSED
+    assert seconds < 15
     assert f"process {first.pid} on `{socket.gethostname()}`" in second.stderr
-    assert seconds < 5
     assert first.wait(LIMIT_S) == OK
     records = whole_records(rowmill("run", arguments), out, tmp_path / "out", 150)
     assert differences(EXPECTED_45, records) == []
@@ -214,7 +214,7 @@ def test_a_dead_owner_is_followed(tmp_path: Path, serve: Serve, out: Prefix, not
 def test_two_workers_of_one_token_share_the_rows(
     tmp_path: Path, serve: Serve, out: Prefix
 ) -> None:
-    endpoint = serve(delay_s=0.05)
+    endpoint = serve(delay_s=0.2)
     source = tmp_path / "in.jsonl"
     lines = [json.dumps({"id": i, "prompt": f"say {i}"}) + "\n" for i in range(1200)]
     source.write_text("".join(lines))

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(280)]
 
 NUM_ROWS = 1500
 LIMIT_S = 200.0
+PREPARER = b"RayPreparer"
 AHEAD = "rows came to their workers tokenised ahead"
 GIVEN_UP = "nothing is tokenised ahead any more"
 SETS = {
@@ -59,15 +60,15 @@ def on_ray(source: Path, out: Path, head: Cluster, **sets: object) -> Arguments:
     return job(source, out, *ray, sets={**SETS, **sets})
 
 
-def preparers(root: int) -> list[int]:
-    """Processes below `root` that tokenise just now."""
+def preparers(root: int, *, title: bytes = PREPARER + b".prepare") -> list[int]:
+    """Processes below `root` that tokenise, just now if it is not told otherwise."""
     found = []
     for pid in descendants(root):
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        if b"RayPreparer.prepare" in words:
+        if title in words:
             found.append(pid)
     return found
 
@@ -153,8 +154,8 @@ def test_workers_with_gpus_are_prepared_for_on_nodes_without(
     seen: dict[str, set[int]] = {"with": set(), "without": set()}
 
     def is_over() -> bool:
-        seen["with"].update(preparers(with_gpu.process.pid))
-        seen["without"].update(preparers(without.process.pid))
+        seen["with"].update(preparers(with_gpu.process.pid, title=PREPARER))
+        seen["without"].update(preparers(without.process.pid, title=PREPARER))
         return process.poll() is not None
 
     try:
