@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.load.runs import done, job_of, rowmill
@@ -15,9 +16,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROWS = 12
 
 
-def run_of(folder: Path) -> str:
-    """A run with vectors; the text of one row is longer than the others."""
+def run_of(folder: Path, *, first: str = "r") -> str:
+    """A run with vectors; the text of one row is longer than the others. Ids begin with `first`."""
     job = job_of(folder, rows=ROWS, task_rows=5)
+    text = (folder / "in.jsonl").read_text().replace('"id": "r', f'"id": "{first}')
+    (folder / "in.jsonl").write_text(text)
     lines = (folder / "in.jsonl").read_text().splitlines()
     row = json.loads(lines[7])
     lines[7] = json.dumps({**row, "text": row["text"] + ", which goes on"})
@@ -50,6 +53,27 @@ def test_rows_that_were_refused_are_loaded_once_settings_let_them(
         done("export", out, "--to", to, *metric, "--set", wide)
         after = sorted(path.stat().st_mtime_ns for path in Path(out, "loads").rglob("*.json"))
         assert before == after
+
+
+def test_a_table_that_two_runs_share_and_lost_is_filled_by_both_again(tmp_path: Path) -> None:
+    with store("pgvector") as there:
+        to, runs = there.address("docs"), []
+        for number, first in enumerate(("r", "s")):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            runs.append(run_of(folder, first=first))
+            done("export", runs[-1], "--to", to, "--set", "sink.metric=dot")
+        assert len(there.read("docs")) == 2 * ROWS
+        place = to.partition("host=")[2].partition("&")[0]
+        with psycopg.connect(host=place, user="postgres", dbname="postgres") as session:
+            session.execute("DROP TABLE docs")
+
+        done("export", runs[1], "--to", to, "--set", "sink.metric=dot")
+        assert len(there.read("docs")) == ROWS
+        said = done("export", runs[0], "--to", to, "--set", "sink.metric=dot")
+
+        assert "holds none of them" in said
+        assert len(there.read("docs")) == 2 * ROWS
 
 
 def test_a_table_that_cannot_be_is_refused_before_anything_is_done(tmp_path: Path) -> None:

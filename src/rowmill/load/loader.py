@@ -238,9 +238,12 @@ class Loader:
         marks = target.marks(self._run)
         there = target.count()
         should = self._ledger.num_vectors
-        if there < should:
+        # Made anew, and filled by another run: marks go with the table.
+        is_another = marks is not None and not marks and should > 0
+        if there < should or is_another:
+            held = "none of them" if is_another else f"{there:,} vectors"
             self._tell(
-                f"the store holds {there:,} vectors, and {should:,} were loaded: all are loaded again"
+                f"the store holds {held}, and {should:,} were loaded: all are loaded again"
             )
             target.forget(self._run)
             self._ledger.clear()
