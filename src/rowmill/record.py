@@ -101,12 +101,14 @@ class Cut(msgspec.Struct, frozen=True):
         return self.num_lines - blank
 
     @property
+    def first_joined(self) -> int:
+        """The first shard that joined after the first start; one past the last where none did."""
+        return self.additions[0][0] if self.additions else len(self.shards)
+
+    @property
     def first_lines(self) -> int:
         """Lines of the first start."""
-        if not self.additions:
-            return self.num_lines
-        joined = sum(shard.num_lines for shard in self.shards[self.additions[0][0] :])
-        return self.num_lines - joined
+        return self.num_lines - sum(s.num_lines for s in self.shards[self.first_joined :])
 
     @property
     def end(self) -> int:
@@ -129,8 +131,7 @@ class Cut(msgspec.Struct, frozen=True):
 
     def joined_names(self) -> set[str]:
         """Names of the files that joined after the first start."""
-        first = self.additions[0][0] if self.additions else len(self.shards)
-        return {shard.name for shard in self.shards[first:]}
+        return {shard.name for shard in self.shards[self.first_joined :]}
 
     def generations(self) -> list[range]:
         """Indices of the shards of the first start, and of each addition."""
@@ -162,8 +163,7 @@ class Places:
 
     def is_of_lots(self, key: int) -> bool:
         """Whether a row is in a lot: its key does not tell in which."""
-        first_joined = self.cut.additions[0][0] if self.cut.additions else len(self.cut.shards)
-        return self.cut.lots is not None and key >> ORDINAL_BITS < first_joined
+        return self.cut.lots is not None and key >> ORDINAL_BITS < self.cut.first_joined
 
     def task_lines(self, task: int) -> int:
         """Lines of a task; of a lot, rows."""
@@ -174,7 +174,7 @@ class Places:
     def holds(self, key: int) -> bool:
         """Whether a line belongs to the run: `run.limit` leaves those behind it out."""
         shard, ordinal = unpack_key(key)
-        is_joined = bool(self.cut.additions) and shard >= self.cut.additions[0][0]
+        is_joined = shard >= self.cut.first_joined
         return is_joined or self._firsts[shard] + ordinal < self.cut.first_lines
 
     def task_of(self, key: int) -> int:

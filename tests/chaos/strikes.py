@@ -20,6 +20,7 @@ from tests.kill.left import Broken
 from tests.kill.small_job import Worker
 
 NOTHING_LEFT = "done before, nothing to ask"
+"""Words of a start that found the run whole."""
 
 REFUSED, DIED = 2, 3
 GONE_WITHIN_S, STOPPED_WITHIN_S = 10.0, 1.0

@@ -31,7 +31,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "source": str(folder / "in.jsonl"),
             "output": str(folder / "out"),
             "raw": True,
-            "engine": {"name": "echo", "seats": 64, "delay_s": 0.08},
+            "engine": {"name": "echo", "seats": 64, "delay_s": 0.15},
         }
     )
     run_job(job)
@@ -70,9 +70,9 @@ def test_waits_are_where_they_belong(found: WorkerEvents) -> None:
     last = found.of(Sample)[-1][1]
     feed = last.stages["feed"]
 
-    assert feed.blocked_s > 2 * feed.starved_s
+    assert feed.blocked_s > 5 * feed.starved_s
     assert last.stages["read"].worked_s < last.active_s
-    assert last.empty_s < 0.5 * last.active_s
+    assert last.empty_s < 0.25 * last.active_s
     assert last.cpu_s["engine"] > 0
 
 

@@ -115,14 +115,15 @@ class Loader:
 
         Raises: ConfigError.
         """
+        commits = (read_commit(self._storage, name) for name in self.pending())
+        self._dimensions = next(filter(None, map(self._length, commits)), 0)
         with contextlib.suppress(SinkDown):
-            commits = (read_commit(self._storage, name) for name in self.pending())
             check_target(
                 self._sink,
                 self._prefix,
                 choice=self._choice,
                 schema=self._rows.schema,
-                dimensions=next(filter(None, map(self._length, commits)), 0),
+                dimensions=self._dimensions,
             )
 
     def check(self) -> None:
@@ -270,7 +271,7 @@ class Loader:
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             except BadSink as error:
                 reason = str(error).removeprefix(f"`{self._sink.to}`: ")
-                raise self._failed(reason, is_mended=False) from error
+                raise self._failed(reason, then=" once that is mended") from error
             else:
                 return
 
@@ -279,12 +280,11 @@ class Loader:
             self.close()
         self._open = None
 
-    def _failed(self, reason: str, *, is_mended: bool = True) -> SinkFailed:
-        """What people are told; `is_mended`: the same command may help, once time has passed."""
+    def _failed(self, reason: str, *, then: str = "") -> SinkFailed:
+        """What people are told; `then`: when the command can go on, where that is not at once."""
         sets = [word for text in self._sets for word in ("--set", text)]
         path = self._job.output.path
         command = shlex.join(["rowmill", "export", path, "--to", self._sink.to, *sets])
-        then = "" if is_mended else " once that is mended"
         way_on = f"no row is lost, all vectors are in `{path}`: `{command}` goes on{then}"
         return SinkFailed(sink=self._sink.to, reason=reason, way_on=way_on)
 

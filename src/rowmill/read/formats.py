@@ -36,38 +36,44 @@ FORMAT_BY_SUFFIX: dict[str, FileFormat] = {
 JSON_SUFFIXES = tuple(s for s, name in FORMAT_BY_SUFFIX.items() if name in ("jsonl", "json"))
 
 _TABLES = re.compile(rb"(?P<parquet>PAR1)|(?P<arrow>ARROW1|\xff\xff\xff\xff...\0)", re.DOTALL)
+_ZIP = "holds a ZIP archive; unpack it"
+_7Z = "holds a 7z archive; unpack it"
+_TAR = "holds a tar archive; unpack it"
+_SQLITE = "is an SQLite database; write its rows as JSON Lines"
+_AVRO = "is Avro; write its rows as JSON Lines"
+_ORC_FILE = "is ORC; write its rows as Parquet"
+_WORKBOOK = "is a workbook; save its sheet as CSV"
 _REFUSED = (
     (b"\xff\xfe\x00\x00", "is UTF-32 text; write it as UTF-8"),
     (b"\x00\x00\xfe\xff", "is UTF-32 text; write it as UTF-8"),
     (b"\xff\xfe", "is UTF-16 text; write it as UTF-8"),
     (b"\xfe\xff", "is UTF-16 text; write it as UTF-8"),
-    (b"PK\x03\x04", "holds a ZIP archive; unpack it"),
-    (b"PK\x05\x06", "holds a ZIP archive; unpack it"),
-    (b"7z\xbc\xaf\x27\x1c", "holds a 7z archive; unpack it"),
+    (b"PK\x03\x04", _ZIP),
+    (b"PK\x05\x06", _ZIP),
+    (b"7z\xbc\xaf\x27\x1c", _7Z),
     (b"\x04\x22\x4d\x18", "is compressed with LZ4; unpack it, or use Zstandard"),
     (b"LZIP\x01", "is compressed with lzip; unpack it, or use xz"),
     (b"\x1f\x9d", "is compressed with compress (`.Z`); unpack it"),
     (b"\xff\x06\x00\x00sNaPpY", "is compressed with Snappy; unpack it"),
-    (b"SQLite format 3\0", "is an SQLite database; write its rows as JSON Lines"),
-    (b"Obj\x01", "is Avro; write its rows as JSON Lines"),
+    (b"SQLite format 3\0", _SQLITE),
+    (b"Obj\x01", _AVRO),
 )
-_WORKBOOK = "is a workbook; save its sheet as CSV"
 _FOREIGN_SUFFIXES = {
-    ".zip": "holds a ZIP archive; unpack it",
-    ".7z": "holds a 7z archive; unpack it",
+    ".zip": _ZIP,
+    ".7z": _7Z,
     ".rar": "holds a RAR archive; unpack it",
-    ".tar": "holds a tar archive; unpack it",
-    ".tgz": "holds a tar archive; unpack it",
-    ".tbz2": "holds a tar archive; unpack it",
-    ".txz": "holds a tar archive; unpack it",
+    ".tar": _TAR,
+    ".tgz": _TAR,
+    ".tbz2": _TAR,
+    ".txz": _TAR,
     ".xlsx": _WORKBOOK,
     ".xlsm": _WORKBOOK,
     ".xls": _WORKBOOK,
     ".ods": _WORKBOOK,
-    ".avro": "is Avro; write its rows as JSON Lines",
-    ".orc": "is ORC; write its rows as Parquet",
-    ".sqlite": "is an SQLite database; write its rows as JSON Lines",
-    ".sqlite3": "is an SQLite database; write its rows as JSON Lines",
+    ".avro": _AVRO,
+    ".orc": _ORC_FILE,
+    ".sqlite": _SQLITE,
+    ".sqlite3": _SQLITE,
     ".duckdb": "is a DuckDB database; write its rows as Parquet",
 }
 _OFFICE = re.compile(rb"PK\x03\x04.{26}(?:\[Content_Types\]\.xml|xl/|_rels/)", re.DOTALL)
@@ -123,12 +129,12 @@ def problem_of(head: bytes) -> str:
     if _OFFICE.match(head):
         return "is an Office file; save the sheet of a workbook as CSV"
     if _ORC.match(head):
-        return _FOREIGN_SUFFIXES[".orc"]
+        return _ORC_FILE
     for first_bytes, problem in _REFUSED:
         if head.startswith(first_bytes):
             return problem
     if head[_TAR_MARK] == b"ustar":
-        return "holds a tar archive; unpack it"
+        return _TAR
     return ""
 
 

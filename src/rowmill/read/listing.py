@@ -160,7 +160,7 @@ class _Listing:
         is_known = not suffix or suffix in FORMAT_BY_SUFFIX or self._read.format != "auto"
         if not is_known:
             why = f"`{suffix}` is none of {_KNOWN}; say what it holds with `read.format`"
-            self._refuse(path, foreign(name) or _problem_within(path) or why)
+            self._refuse(path, foreign(name) or _problem_at_head(path) or why)
         return is_known
 
     def _add_remote(self, url: str) -> None:
@@ -341,7 +341,7 @@ def _is_empty(path: Path) -> bool:
     return stat.S_ISREG(state.st_mode) and state.st_size == 0
 
 
-def _problem_within(path: str | Path) -> str:
+def _problem_at_head(path: str | Path) -> str:
     """What the first bytes of a file of this machine say against it."""
     if not isinstance(path, Path) or not path.is_file():
         return ""
