@@ -368,6 +368,7 @@ def main() -> None:
         action="store_const",
         dest="size",
         const="tiny",
+        default="real",
         help="small models, in float32",
     )
     parser.add_argument("--out", default="vllm_embed.md")

@@ -69,6 +69,8 @@ class Valid(msgspec.Struct):
     """Of the lines they came from."""
     lot: int | None = None
     """Task that all of these rows are of, where that is a lot."""
+    behind: int = 0
+    """Rows that are still to come, about."""
 
 
 class Window(msgspec.Struct):
@@ -170,7 +172,7 @@ class Stations:
             if not rows:
                 yield self._valid([], ends)
                 ends = []
-        yield self._valid(rows, ends)
+        yield msgspec.structs.replace(self._valid(rows, ends), behind=0)
 
     def _valid_lot(
         self, task: int, chunks: Iterator[list[AnyRow | BadLine]], done: set[int]
@@ -190,7 +192,7 @@ class Stations:
         """
         choose = arrange if valid.lot is None else arrange_lot
         with self.planning:
-            arranged = choose(valid.requests, self.job.plan, self.limits)
+            arranged = choose(valid.requests, self.job.plan, self.limits, behind=valid.behind)
         self._note_levers(arranged.levers)
         known = self._known.ids_of(valid.requests) if self._known else {}
         pieces = cut_pieces(valid.requests, arranged.order)
@@ -290,11 +292,8 @@ class Stations:
             return
         what = "name a column that is there, with `--prompt` and `{column}` in it"
         layout = self.places.cut.shards[first.key >> ORDINAL_BITS].csv
-        marks = [
-            m
-            for m in ";\t|"
-            if layout is not None and len(layout.columns) == 1 and m in layout.columns[0]
-        ]
+        names = layout.columns if layout is not None else []
+        marks = [mark for mark in ";\t|" if len(names) == 1 and mark in names[0]]
         if marks:
             shown = marks[0].replace("\t", "\\t")
             what = f"its fields seem to be parted by `{shown}`: set `read.delimiter`, as `--set 'read.delimiter={shown}'`"
@@ -320,7 +319,8 @@ class Stations:
 
         requests = self._unrepeated(each(rows, self.recipe, reject), reject)
         self.num_validated += len(rows)
-        return Valid(requests, rejects, ends, len(rows), _size(rows))
+        behind = max(0, self.places.cut.most_rows - self.num_validated)
+        return Valid(requests, rejects, ends, len(rows), _size(rows), behind=behind)
 
     def _not_done(
         self, chunk: list[AnyRow | BadLine], done: set[int]
@@ -390,8 +390,7 @@ def _size(rows: list[AnyRow | BadLine]) -> int:
     lines = [len(row.line) for row in rows if type(row) is Row]
     if len(lines) == len(rows):
         return sum(lines)
-    means = [row.columns.mean_bytes for row in rows if type(row) is TableRow]
-    return sum(lines) + sum(means)
+    return sum(lines) + sum(row.columns.mean_bytes for row in rows if type(row) is TableRow)
 
 
 def weight_of(rows: Valid | Window) -> float:

@@ -20,7 +20,7 @@ from rowmill import errors
 from rowmill.config import EngineConfig
 from rowmill.engines.fleet import Fleet, cut_evenly, together
 from rowmill.engines.protocol import Replica
-from rowmill.rows import Limits, Outcome
+from rowmill.rows import Limits, Outcome, Sampling
 from tests.engines.rows_of import byte_prompts
 
 ROWS = 600
@@ -85,6 +85,38 @@ def test_rows_go_to_the_replica_that_is_planned_for_them(tmp_path: Path) -> None
 
     assert sorted(o.key for o in outcomes) == list(range(ROWS))
     assert [set(started(log)) for log in logs] == [set(range(k, ROWS, 3)) for k in range(3)]
+
+
+def test_long_answers_do_not_turn_planned_rows_away_from_free_seats(tmp_path: Path) -> None:
+    logs = [tmp_path / f"started-{i}" for i in range(2)]
+    with running(tmp_path, *[{"log": str(log), "seats": 64} for log in logs]) as fleet:
+        exact = [Sampling(ignore_eos=True)]
+        prompts = byte_prompts([f"row number {key}" for key in range(60)], sampling=exact)
+        prompts.replica_of = [key % 2 for key in range(60)]
+        # The first replica is to make a thousand steps, from its first row on.
+        prompts.max_tokens = [4 if key % 2 else 1000 for key in range(60)]
+        for first in range(0, 60, 6):
+            fleet.submit(prompts.slice(first, first + 6))
+        fleet.finish()
+        collect(fleet)
+
+    assert [set(started(log)) for log in logs] == [set(range(k, 60, 2)) for k in range(2)]
+
+
+def test_rows_that_nobody_planned_for_go_where_no_long_answer_is(tmp_path: Path) -> None:
+    logs = [tmp_path / f"started-{i}" for i in range(2)]
+    slow = {"delay_s": 0.5, "seats": 64}
+    with running(tmp_path, *[{**slow, "log": str(log)} for log in logs]) as fleet:
+        exact = [Sampling(ignore_eos=True)]
+        long = byte_prompts(["a long one"], max_tokens=1000, sampling=exact)
+        long.replica_of = [1]
+        fleet.submit(long)
+        for key in range(1, 9):
+            fleet.submit(byte_prompts(["short"], first_key=key, max_tokens=4, sampling=exact))
+        fleet.finish()
+        collect(fleet)
+
+    assert [set(started(log)) for log in logs] == [set(range(1, 9)), {0}]
 
 
 def test_a_replica_with_too_much_before_it_is_spared(tmp_path: Path) -> None:

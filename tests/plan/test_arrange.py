@@ -112,12 +112,10 @@ def test_long_answers_begin_where_the_tail_counts() -> None:
 
 
 @given(st.lists(st.integers(1, 2000), min_size=1, max_size=200), st.integers(2, 6))
-def test_several_engines_get_bands_of_like_length_and_even_work(
-    lengths: list[int], number: int
-) -> None:
+def test_several_engines_get_bands_of_like_length(lengths: list[int], number: int) -> None:
     texts = [f"{i} question" for i in range(len(lengths))]
-    found = arranged(texts, lengths, limits=Limits(seats=64, replicas=number))
-    engines = found.replica_of(lengths)
+    found = arranged(texts, lengths, limits=Limits(seats=64 * number, replicas=number))
+    engines = found.replica_of(range(len(lengths)))
 
     if not found.levers[1].is_used:
         assert engines == []
@@ -125,26 +123,8 @@ def test_several_engines_get_bands_of_like_length_and_even_work(
     assert found.order is not None
     assert sorted(found.order) == list(range(len(lengths)))
     assert all(0 <= engine < number for engine in engines)
-    pairs = sorted(zip(lengths, engines, strict=True), reverse=True)
-    assert [engine for _, engine in pairs] == sorted(engines)
-
-
-def test_bands_share_the_work_and_begin_together() -> None:
-    draw = random.Random(1)
-    lengths = [int(draw.lognormvariate(4.7, 1)) + 4 for _ in range(4000)]
-    texts = [f"{i} question" for i in range(4000)]
-    found = arranged(texts, lengths, limits=Limits(seats=5120, replicas=5))
-    engines = found.replica_of(lengths)
-
-    assert found.order is not None
-    work = [sum(n for n, e in zip(lengths, engines, strict=True) if e == k) for k in range(5)]
-    assert max(work) < 1.15 * min(work)
-    assert {engines[i] for i in found.order[:200]} == {0, 1, 2, 3, 4}
-    longest = [
-        max(n for n, e in zip(lengths, engines, strict=True) if e == k) for k in range(5)
-    ]
-    # Steps of all engines together, which take turns on one GPU: far fewer than if each had some of the longest.
-    assert sum(longest) < 2.5 * max(longest)
+    pairs = sorted(zip(engines, lengths, strict=True), key=lambda pair: (pair[0], -pair[1]))
+    assert [length for _, length in pairs] == sorted(lengths, reverse=True)
 
 
 def test_no_tail_where_answers_are_alike_or_unknown() -> None:

@@ -8,6 +8,7 @@ Memory: a number a row in flight. Threads: one a replica receives; with one repl
 
 from __future__ import annotations
 
+import heapq
 import queue
 import threading
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ from rowmill.engines.protocol import Replica
 from rowmill.engines.supervise import Supervisor
 from rowmill.outcomes import Outcomes
 from rowmill.rows import Limits, Prompts
-from rowmill.size.work import DECODE_WEIGHT
+from rowmill.size.work import DECODE_WEIGHT, STEP_WEIGHT
 
 MOST_AHEAD = 0.5
 """A replica gets the rows planned for it unless so large a part of them would wait for it alone."""
@@ -34,22 +35,38 @@ FIRST_GUESS_TOKENS = 256
 
 
 class _Load:
-    """What one replica has before it, in tokens of a prompt."""
+    """What one replica has before it."""
 
     def __init__(self) -> None:
-        self.total = 0.0
-        self._weights: dict[int, float] = {}
+        self._prompts = self._answers = 0.0
+        self._rows: dict[int, tuple[int, float]] = {}
+        """Key -> tokens of the prompt, and of the answer as it is expected."""
+        self._longest: list[tuple[float, int]] = []
+        """Answers and keys, a heap, the longest first; rows that are gone are taken out late."""
 
     def __len__(self) -> int:
-        return len(self._weights)
+        return len(self._rows)
 
-    def add(self, prompts: Prompts, weights: list[float]) -> None:
-        self._weights.update(zip(prompts.keys, weights, strict=True))
-        self.total += sum(weights)
+    def cost(self, seats: int) -> float:
+        """Of its rows and of the steps they will take, in tokens of a prompt."""
+        heap = self._longest
+        while heap and heap[0][1] not in self._rows:
+            heapq.heappop(heap)
+        steps = max(self._answers / seats, -heap[0][0] if heap else 0.0)
+        return self._prompts + DECODE_WEIGHT * self._answers + STEP_WEIGHT * steps
+
+    def add(self, prompts: Prompts, expected: list[tuple[int, float]]) -> None:
+        self._rows.update(zip(prompts.keys, expected, strict=True))
+        for key, (prompt, answer) in zip(prompts.keys, expected, strict=True):
+            self._prompts += prompt
+            self._answers += answer
+            heapq.heappush(self._longest, (-answer, key))
 
     def settle(self, outcomes: Outcomes) -> None:
-        take = self._weights.pop
-        self.total -= sum([take(key, 0.0) for key in outcomes.keys.tolist()])
+        for key in outcomes.keys.tolist():
+            prompt, answer = self._rows.pop(key, (0, 0.0))
+            self._prompts -= prompt
+            self._answers -= answer
 
 
 class Fleet:
@@ -123,10 +140,10 @@ class Fleet:
             self._supervisors[0].submit(prompts)
             return
         for planned, piece in self._pieces(prompts):
-            weights = self._guess.weights(piece)
+            expected = self._guess.expected(piece)
             with self._changing:
-                chosen = self._chosen(planned, sum(weights))
-                self._loads[chosen].add(piece, weights)
+                chosen = self._chosen(planned, expected)
+                self._loads[chosen].add(piece, expected)
                 # Under the lock: a replica that is given up must not get rows after its own were taken out.
                 self._supervisors[chosen].submit(piece)
 
@@ -142,13 +159,24 @@ class Fleet:
             if rows:
                 yield i, prompts.take(rows)
 
-    def _chosen(self, planned: int | None, weight: float) -> int:
+    def _chosen(self, planned: int | None, expected: list[tuple[int, float]]) -> int:
         """The replica that is planned, else the one with the least before it; under the lock."""
-        least = min(self._living, key=lambda i: self._loads[i].total)
-        if planned not in self._living:
+        if planned in self._living and self._is_free(planned, len(expected)):
+            return planned
+        costs = {i: self._loads[i].cost(self._seats(i)) for i in self._living}
+        least = min(costs, key=costs.__getitem__)
+        if planned not in costs:
             return least
-        ahead = self._loads[planned].total - self._loads[least].total
-        return planned if ahead <= MOST_AHEAD * (self._loads[planned].total + weight) else least
+        whole = costs[planned] + sum(map(work_of, expected))
+        return planned if costs[planned] - costs[least] <= MOST_AHEAD * whole else least
+
+    def _is_free(self, i: int, rows: int) -> bool:
+        """Whether so many rows would wait for nobody: then the plan is right, whatever its steps take."""
+        return len(self._loads[i]) + rows <= self._seats(i)
+
+    def _seats(self, i: int) -> int:
+        limits = self._supervisors[i].limits
+        return max(1, limits.seats) if limits is not None else 1
 
     def finish(self) -> None:
         """Say that no more rows will be submitted: `outcomes` ends when all are answered."""
@@ -239,10 +267,17 @@ class Fleet:
             rows = self._supervisors[i].abandon()
             self._loads[i] = _Load()
             for prompts in rows:
-                chosen = min(self._living, key=lambda k: self._loads[k].total)
-                self._loads[chosen].add(prompts, self._guess.weights(prompts))
+                expected = self._guess.expected(prompts)
+                chosen = self._chosen(None, expected)
+                self._loads[chosen].add(prompts, expected)
                 self._supervisors[chosen].submit(prompts)
             self._say_end()
+
+
+def work_of(expected: tuple[int, float]) -> float:
+    """Tokens of a prompt and of its answer, in tokens of a prompt."""
+    prompt, answer = expected
+    return prompt + DECODE_WEIGHT * answer
 
 
 class _Guess:
@@ -255,18 +290,18 @@ class _Guess:
         self._rows += len(outcomes)
         self._tokens += int(outcomes.tokens[2].sum())
 
-    def weights(self, prompts: Prompts) -> list[float]:
-        """What each row will cost, in tokens of a prompt."""
+    def expected(self, prompts: Prompts) -> list[tuple[int, float]]:
+        """Tokens of each row's prompt and of its answer."""
         mean = self._tokens / self._rows if self._rows else FIRST_GUESS_TOKENS
         lengths = np.diff(prompts.stops, prepend=0).tolist()
         exact = [sampling.ignore_eos for sampling in prompts.samplings]
-        weights = []
+        rows = []
         for length, most, which in zip(
             lengths, prompts.max_tokens, prompts.sampling_of, strict=True
         ):
-            expected = most if most and (exact[which] or most < mean) else mean
-            weights.append(length + DECODE_WEIGHT * expected)
-        return weights
+            answer = most if most and (exact[which] or most < mean) else mean
+            rows.append((length, float(answer)))
+        return rows
 
 
 def together(limits: Sequence[Limits]) -> Limits:

@@ -63,7 +63,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 def plan(prompts: Prompts, config: PlanConfig, arranged: Arranged = _AS_THEY_STAND) -> Plan:
     """Plan prompts that stand in the order they are to be asked: equal greedy rows are asked once."""
-    prompts.replica_of = arranged.replica_of(prompts.max_tokens)
+    prompts.replica_of = arranged.replica_of(prompts.keys)
     copies, lever = find_copies(prompts, config.duplicates)
     rows: range | list[int] = range(len(prompts))
     if copies:

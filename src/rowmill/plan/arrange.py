@@ -10,12 +10,13 @@ sorting by text is that order; grouping gains only where the prefixes do not all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from rowmill.config import PlanConfig
+from rowmill.plan.bands import Bands
 from rowmill.plan.levers import Lever
 from rowmill.rows import Limits, Request
 from rowmill.size.work import DECODE_WEIGHT
@@ -34,20 +35,22 @@ class Arranged(msgspec.Struct, frozen=True):
     order: list[int] | None
     """Indices into the window; None: as the rows stand."""
     levers: list[Lever]
-    bounds: list[int] = []
-    """Falling lengths of answers: rows longer than the first are for the first engine, and so on; empty: any for any."""
+    engines: Mapping[int, int] = {}
+    """By key, the engine that a row is for; empty: any for any."""
 
-    def replica_of(self, max_tokens: Sequence[int]) -> list[int]:
-        """The engine of each row by how long its answer may get; empty where that does not matter."""
-        if not self.bounds:
-            return []
-        # Both ascend: as many bounds as are no less than the length lie before its engine.
-        found = np.searchsorted(np.negative(self.bounds), np.negative(max_tokens), side="right")
-        return found.tolist()  # type: ignore[no-any-return]
+    def replica_of(self, keys: Sequence[int]) -> list[int]:
+        """The engine of each row; empty where that does not matter."""
+        return [self.engines[key] for key in keys] if self.engines else []
 
 
-def arrange(requests: Sequence[Request], config: PlanConfig, limits: Limits) -> Arranged:
-    """Choose an order for one window."""
+def arrange(
+    requests: Sequence[Request], config: PlanConfig, limits: Limits, *, behind: int = 0
+) -> Arranged:
+    """Choose an order for one window.
+
+    Args:
+        behind: rows that come behind it.
+    """
     if config.order == "file":
         told = '`plan.order = "file"`: as the rows stand'
         return Arranged(None, [_unused("prefixes", told), _unused("longest first", told)])
@@ -68,37 +71,21 @@ def arrange(requests: Sequence[Request], config: PlanConfig, limits: Limits) -> 
     if limits.replicas == 1:
         return Arranged(order, levers)
     work = [len(texts[i]) / CHARS_A_TOKEN + DECODE_WEIGHT * lengths[i] for i in order]
-    bands = Bands([lengths[i] for i in order], work, limits.replicas)
-    return Arranged([order[i] for i in bands.order], levers, bands.bounds)
+    number, falling = limits.replicas, [lengths[i] for i in order]
+    bands = Bands(falling, work, number, seats=limits.seats // number, behind=behind)
+    engines = {requests[i].key: band for i, band in zip(order, bands.band_of, strict=True)}
+    return Arranged([order[i] for i in bands.order], levers, engines)
 
 
-def arrange_lot(requests: Sequence[Request], config: PlanConfig, limits: Limits) -> Arranged:
+def arrange_lot(
+    requests: Sequence[Request], config: PlanConfig, limits: Limits, *, behind: int = 0
+) -> Arranged:
     """Choose an order for one lot: it was sorted to have its rows in the order of their texts, unless another gains."""
-    arranged = arrange(requests, config, limits)
+    arranged = arrange(requests, config, limits, behind=behind)
     if arranged.order is not None:
         return arranged
     texts = [prompt_text(request) for request in requests]
     return Arranged(sorted(range(len(texts)), key=texts.__getitem__), arranged.levers)
-
-
-class Bands:
-    """Rows, longest first, cut into as many bands of about equal work as there are engines side by side.
-
-    Engines on one GPU take turns on it, and each pays for every step, however few rows are in it: with the longest
-    answers together, one engine alone makes the many steps they take.
-    """
-
-    def __init__(self, lengths: Sequence[int], work: Sequence[float], number: int) -> None:
-        """Bands of rows with falling `lengths` and so much `work`."""
-        done = np.cumsum(work, dtype=np.float64)
-        before = (done - work) * number / done[-1]
-        self.bounds = [
-            int(lengths[min(int(at), len(lengths) - 1)])
-            for at in np.searchsorted(before, range(1, number))
-        ]
-        """The greatest length of each band but the first."""
-        # What part of its band lies before a row: taken in this order, all bands begin and end together.
-        self.order = np.argsort(before % 1.0, kind="stable").tolist()
 
 
 def _look_for_prefixes(
