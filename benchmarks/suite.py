@@ -47,17 +47,17 @@ def bench(only: str, most_s: float, behind: str = "--slow run_batch", rounds: in
 
 
 def tuning(shape: str, part: str, most_s: float) -> Part:
-    """A sweep, what `tune` finds, or what is foretold and taken."""
-    words = (
-        f"tuning.py --shape {shape} --tokenizer {{tokenizer}} --gpu --rows 40000 --context 8192"
-    )
-    asked = (
-        "--seconds 45 --starts 1 --workloads"
-        if part == "said"
-        else f"--seconds 20 --part {part}"
-    )
-    name = f"{{out}}/tuning-{shape}{'-said' if part == 'said' else ''}.json"
-    return Part(f"{words} {asked} --out {name}", most_s)
+    """A sweep, what `tune` finds, or what is foretold of a workload and taken."""
+    words = f"tuning.py --shape {shape} --tokenizer {{tokenizer}} --gpu --context 8192"
+    if part in SAID_ROWS:
+        asked = f"--rows {SAID_ROWS[part]} --seconds 12 --starts 1 --workloads --only {part}"
+        return Part(f"{words} {asked} --out {{out}}/said-{shape}-{part}.json", most_s)
+    asked = f"--rows 40000 --seconds 20 --part {part}"
+    return Part(f"{words} {asked} --out {{out}}/tuning-{shape}.json", most_s)
+
+
+SAID_ROWS = {"mixed": 20_000, "system": 30_000, "short": 300_000}
+"""What an H200 with the 1.5B shape does in about two minutes: one to learn from, and one that is foretold."""
 
 
 THREE = "--contender generate --contender five_line --contender rowmill"
@@ -94,9 +94,10 @@ SETS = {
         ),
         **{
             f"tune-{shape}-{part}": tuning(shape, part, most_s)
-            for part, most_s in (("sweep", 300), ("tune", 270), ("said", 270))
             for shape in ("1.5b", "7b")
+            for part, most_s in (("sweep", 300), ("tune", 420))
         },
+        **{f"said-1.5b-{workload}": tuning("1.5b", workload, 210) for workload in SAID_ROWS},
     },
     "engines": {
         "gpus": Part(

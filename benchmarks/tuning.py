@@ -5,10 +5,12 @@ And what it foretells against what the run then takes.
     python benchmarks/tuning.py --shape 7b --tokenizer DIR --gpu     # on a GPU: a shape without weights
     python benchmarks/tuning.py --workloads --model DIR              # three workloads: said before, taken after
 
-The sweep: two token budgets times three numbers of seats, each with an engine of its own, over the same rows. Then `tune`,
-with the settings of the job left open; what it chose is measured over the same rows as the points of the sweep.
-All numbers go into FILE.json after each part, so that parts can run one by one (`--part`); what was foretold is written
-there before the run begins.
+The sweep: two token budgets times three numbers of seats, each with an engine of its own, over the same rows; with `--gpu`,
+where engines start slowly, an engine for each budget, which has as many rows at once as there would be seats. Then `tune`,
+with the settings of the job left open; what it chose is measured over the same rows, and the best point of the sweep once
+more beside it, but with `--gpu`: that machine is taken to be the same some minutes later.
+All numbers go into FILE.json as they come, so that parts can run one by one (`--part`) and one that is ended has left what
+it found; what was foretold is written there before the run begins.
 """
 
 from __future__ import annotations
@@ -18,17 +20,23 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from shapes import make_model
 
 from rowmill.bench.words import Words
 from rowmill.bench.workloads import write_workload
 from rowmill.config import Job
+from rowmill.engines.care import care_of
 from rowmill.executors.local import run
 from rowmill.tune import Ask, Patience, tune
-from rowmill.tune.sweep import points_of, sampled, sweep
+from rowmill.tune.moves import with_engine
+from rowmill.tune.sample import Sample
+from rowmill.tune.sweep import SETTLE_S, Point, points_of, sampled, sweep
+from rowmill.tune.trial import Trial
 
 HERE = Path(__file__).resolve().parent
 CPU_WAYS = {"max_num_batched_tokens": [512, 4096], "seats": [8, 32, 128]}
@@ -87,13 +95,16 @@ def job_of(args: argparse.Namespace, model: Path, source: Path, output: Path) ->
     )
 
 
-def swept(args: argparse.Namespace, job: Job, points: list[dict[str, Any]]) -> list[Any]:
-    """Each point with its rate."""
+def swept(
+    args: argparse.Namespace, job: Job, points: list[dict[str, Any]], keep: Any = None
+) -> list[Any]:
+    """Each point with its rate; `keep` has those there are after each."""
     patience = Patience(most_s=args.seconds)
     with tempfile.TemporaryDirectory() as spool:
         opened, sample, _ = sampled(job, Path(spool))
         found = []
-        for point in sweep(opened.words.job, sample, points, patience, tell=say):
+        measure = held if args.gpu and len(points) > 1 else sweep
+        for point in measure(opened.words.job, sample, points, patience, tell=say):
             rate = point.measured.rate if point.measured else None
             say(f"  {point.changes}: {rate.mean if rate else point.failed}")
             found.append(
@@ -106,7 +117,36 @@ def swept(args: argparse.Namespace, job: Job, points: list[dict[str, Any]]) -> l
                     "failed": point.failed,
                 }
             )
+            if keep is not None:
+                keep(found)
     return found
+
+
+def held(
+    job: Job, sample: Sample, points: list[dict[str, Any]], patience: Patience, *, tell: Any
+) -> Iterator[Point]:
+    """The same, with one engine for the points that differ in their seats alone: it is given so many rows at once."""
+    by_rest: dict[str, list[dict[str, Any]]] = {}
+    for point in points:
+        rest = {name: value for name, value in point.items() if name != "seats"}
+        by_rest.setdefault(json.dumps(rest), []).append(point)
+    for alike in by_rest.values():
+        widest = max(alike, key=lambda point: point["seats"])
+        with tempfile.TemporaryDirectory(prefix="rowmill-tuning-") as folder:
+            care = msgspec.structs.replace(care_of(job.run), tell=tell)
+            log = Path(folder) / "engine.log"
+            trial = Trial(
+                with_engine(job, widest).engine, log=log, care=care, put=lambda _: None
+            )
+            try:
+                limits = trial.start()
+                for point in sorted(alike, key=lambda point: -point["seats"]):
+                    rows = point["seats"] * limits.replicas
+                    measured = trial.measure(sample.stream(), rows, patience)
+                    trial.settle(SETTLE_S)
+                    yield Point(changes=point, measured=measured, start_s=trial.start_s)
+            finally:
+                trial.close()
 
 
 def tuned(args: argparse.Namespace, job: Job) -> dict[str, Any]:
@@ -140,7 +180,8 @@ def compare(args: argparse.Namespace, model: Path, place: Path, keep: Any) -> No
     write_workload("mixed", source, words=words, seed=1, rows=args.rows, context=args.context)
     job = job_of(args, model, source, place / "out")
     if args.part in ("all", "sweep"):
-        keep("sweep", swept(args, job, points_of(GPU_WAYS if args.gpu else CPU_WAYS)))
+        points = points_of(GPU_WAYS if args.gpu else CPU_WAYS)
+        swept(args, job, points, lambda found: keep("sweep", found))
     if args.part in ("all", "tune"):
         found = tuned(args, job)
         keep("tune", found)
@@ -149,14 +190,13 @@ def compare(args: argparse.Namespace, model: Path, place: Path, keep: Any) -> No
             key=lambda one: one["rate"],
         )
         # Once more side by side, as a machine that others use is not the same minutes later.
-        beside = swept(args, job, [best["settings"], found["chosen"]])
-        keep("beside", beside)
-        ratio = beside[1]["rate"] / max(beside[0]["rate"], 1e-9)
+        again = [] if args.gpu else swept(args, job, [best["settings"]])
+        chosen = swept(args, job, [found["chosen"]])
+        keep("beside", [*again, *chosen])
+        against = again[0]["rate"] if again else best["rate"]
+        ratio = chosen[0]["rate"] / max(against, 1e-9)
         keep("ratio", round(ratio, 3))
-        print(
-            f"tuned is {ratio:.1%} of the best of the sweep, one behind the other;"
-            f" {beside[1]['rate'] / max(best['rate'], 1e-9):.1%} of what that did before; {found['starts']} starts"
-        )
+        print(f"tuned is {ratio:.1%} of the best of the sweep; {found['starts']} starts")
 
 
 def foretold(args: argparse.Namespace, model: Path, place: Path, keep: Any) -> None:

@@ -8,7 +8,7 @@ from rowmill.config import PlanConfig
 from rowmill.forecast.learned import Learned, asked_of
 from rowmill.plan import plan
 from rowmill.rows import Prompts, Sampling
-from rowmill.tune.sample import LIKE_ROWS, Sample, joined
+from rowmill.tune.sample import LIKE_ROWS, Sample
 
 
 def prompts_of(texts: list[list[int]], most: list[int], *, first_key: int = 0) -> Prompts:
@@ -44,7 +44,7 @@ def test_every_row_comes_once_with_its_own_tokens_and_settings() -> None:
         k: ids.tolist() for w in windows for k, ids in zip(w.keys, w.row_ids(), strict=True)
     }
 
-    whole = joined(list(sample_of(*windows).stream()))
+    whole = Prompts.join(list(sample_of(*windows).stream()))
 
     assert sorted(whole.keys) == sorted(tokens)
     assert {k: i.tolist() for k, i in zip(whole.keys, whole.row_ids(), strict=True)} == tokens
@@ -56,7 +56,7 @@ def test_every_row_comes_once_with_its_own_tokens_and_settings() -> None:
 
 def test_every_stretch_is_like_the_whole() -> None:
     sample = sample_of(mixed(2000, 3))
-    rows = joined(list(sample.stream()))
+    rows = Prompts.join(list(sample.stream()))
     asked = asked_of(rows)
     work = asked.lengths + 3.0 * asked.most
 
@@ -95,7 +95,7 @@ def test_rows_longest_first_stay_together_by_sixteen() -> None:
     # A stretch of them is like the whole all the same.
     whole = np.mean(rows.max_tokens)
     for start in range(0, 2000 // LIKE_ROWS - 25, 25):
-        part = joined(pieces[start : start + 25])
+        part = Prompts.join(pieces[start : start + 25])
         assert abs(np.mean(part.max_tokens) - whole) < 0.15 * whole
 
 

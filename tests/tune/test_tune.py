@@ -169,3 +169,48 @@ def test_a_run_that_is_done_has_nothing_to_tune(tmp_path: Path) -> None:
 
     assert found.tried == []
     assert "no row is left" in found.notes[0]
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "rerank": {"rows": lambda i: {"query": f"q {i}", "documents": [f"d {i}", f"{i} " * 9]}},
+    "chunks": {
+        "kind": "embed",
+        "rows": lambda i: {"text": f"{i} {'word ' * (i % 40)}"},
+        "validate": {"too_long": "chunk"},
+    },
+}
+
+
+@slow
+@pytest.mark.parametrize("name", KINDS)
+def test_rows_of_trials_are_answered_as_those_of_a_run(tmp_path: Path, name: str) -> None:
+    given = dict(KINDS[name])
+    make = given.pop("rows")
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(make(i)) + "\n" for i in range(3000)))
+    tree = {
+        "kind": name,
+        "source": str(source),
+        "engine": {"name": "echo", "seats": 128, "delay_s": 0.2, "context": 128},
+        **given,
+    }
+    alone, tuned = (
+        Job.model_validate({**tree, "output": str(tmp_path / one)})
+        for one in ("alone", "tuned")
+    )
+
+    found = tune(tuned, ASK)
+    run(tuned)
+    run(alone)
+
+    assert found.rows_kept > 0
+    told = [
+        [
+            {k: v for k, v in json.loads(line).items() if k != "rowmill_seconds"}
+            for file in sorted((tmp_path / one / "results").glob("*.jsonl"))
+            for line in file.read_bytes().splitlines()
+        ]
+        for one in ("alone", "tuned")
+    ]
+    assert len(told[0]) == 3000
+    assert told[0] == told[1]

@@ -133,28 +133,3 @@ def shared_tokens(prompts: Prompts) -> Counts:
             found[i] = differs[0] if len(differs) else size
         before = ids
     return found
-
-
-def joined(parts: list[Prompts]) -> Prompts:
-    """Rows of several windows as one batch."""
-    if len(parts) == 1:
-        return parts[0]
-    sizes = [len(part.samplings) for part in parts]
-    firsts = np.cumsum([0, *sizes[:-1]]).tolist()
-    lengths = [np.diff(part.stops, prepend=0) for part in parts]
-    return Prompts(
-        keys=[key for part in parts for key in part.keys],
-        ids=np.concatenate([part.ids for part in parts]),
-        stops=np.cumsum(np.concatenate(lengths)),
-        max_tokens=[most for part in parts for most in part.max_tokens],
-        samplings=[one for part in parts for one in part.samplings],
-        sampling_of=[
-            first + one
-            for first, part in zip(firsts, parts, strict=True)
-            for one in part.sampling_of
-        ],
-        wires=[wire for part in parts for wire in part.wires],
-        wire_fields=[name for part in parts for name in part.wire_fields],
-        pieces={key: piece for part in parts for key, piece in part.pieces.items()},
-        cut_from={key: tokens for part in parts for key, tokens in part.cut_from.items()},
-    )

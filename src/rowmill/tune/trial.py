@@ -25,7 +25,6 @@ from rowmill.forecast.steady import Rate, Values, steady_spans
 from rowmill.outcomes import FAILED, Outcomes
 from rowmill.rows import Limits, Prompts
 from rowmill.size.work import DECODE_WEIGHT
-from rowmill.tune.sample import joined
 
 TICK_S = 0.1
 AHEAD_S = 0.5
@@ -363,4 +362,4 @@ def _taken(rows: Iterator[Prompts], number: int) -> Prompts | None:
         if part is None:
             break
         parts.append(part)
-    return joined(parts) if parts else None
+    return Prompts.join(parts) if parts else None
