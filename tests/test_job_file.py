@@ -79,7 +79,7 @@ def test_engine_settings_of_any_name_reach_the_engines_own_check() -> None:
     assert len(caught.value.fields["mistakes"]) == 2
 
 
-@pytest.mark.parametrize("labels", ['["no", "no"]', '["yes"]'])
+@pytest.mark.parametrize("labels", ['["no", "no"]', '["yes"]', '["yes", 2020-01-01]'])
 def test_wrong_labels_are_one_mistake_and_not_said_to_be_missing(labels: str) -> None:
     with pytest.raises(BadJob) as caught:
         load_job(

@@ -187,11 +187,11 @@ def _validated(
 
     What is wrong is taken out and the rest validated again, so that no mistake hides another.
     """
-    mistakes = []
+    job, mistakes, gone = None, list[str](), set[str]()
     for path, mistake in [*_odd_values(tree), *_odd_places(tree), *_odd_spellings(tree)]:
         mistakes.append(mistake + _origin(path, given))
         _drop(tree, path)
-    job, gone = None, set[str]()
+        gone.add(str(path[0]))
     for _ in range(MAX_ROUNDS):
         try:
             job = Job.model_validate(_with_tuples(tree, Job), strict=True)
