@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 
 from rowmill import errors
 from rowmill.config import EngineConfig
-from rowmill.engines.fleet import Fleet, cut_evenly, together
+from rowmill.engines.fleet import Fleet, _Load, cut_evenly, together
 from rowmill.engines.protocol import Replica
+from rowmill.outcomes import pack
 from rowmill.rows import Limits, Outcome, Sampling
+from rowmill.size.work import DECODE_WEIGHT, STEP_WEIGHT
 from tests.engines.rows_of import byte_prompts
 
 ROWS = 600
@@ -117,6 +119,20 @@ def test_rows_that_nobody_planned_for_go_where_no_long_answer_is(tmp_path: Path)
         collect(fleet)
 
     assert [set(started(log)) for log in logs] == [set(range(1, 9)), {0}]
+
+
+def test_rows_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    load = _Load()
+    long = byte_prompts(["a long one"])
+    load.add(long, [(10, 5000.0)])
+    for key in range(1, 50_001):
+        load.add(byte_prompts(["short"], first_key=key), [(5, 4.0)])
+        load.settle(pack([Outcome(key, "ok")]))
+        load.cost(64)
+
+    # The long one is never gone, so that no short one is ever the longest.
+    assert len(load._longest) < 5000
+    assert load.cost(64) == 10 + DECODE_WEIGHT * 5000 + STEP_WEIGHT * 5000
 
 
 def test_a_replica_with_too_much_before_it_is_spared(tmp_path: Path) -> None:

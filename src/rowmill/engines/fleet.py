@@ -30,6 +30,8 @@ from rowmill.size.work import DECODE_WEIGHT, STEP_WEIGHT
 
 MOST_AHEAD = 0.5
 """A replica gets the rows planned for it unless so large a part of them would wait for it alone."""
+SPARE_ROWS = 1024
+"""Rows that are gone may be remembered beside as many again as are there: below long ones nobody meets them."""
 FIRST_GUESS_TOKENS = 256
 """Answers are taken to be so long until some are there."""
 
@@ -42,13 +44,16 @@ class _Load:
         self._rows: dict[int, tuple[int, float]] = {}
         """Key -> tokens of the prompt, and of the answer as it is expected."""
         self._longest: list[tuple[float, int]] = []
-        """Answers and keys, a heap, the longest first; rows that are gone are taken out late."""
+        """Answers and keys, a heap, the longest first; rows that are gone are taken out when they are met."""
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def cost(self, seats: int) -> float:
         """Of its rows and of the steps they will take, in tokens of a prompt."""
+        if len(self._longest) > 2 * len(self._rows) + SPARE_ROWS:
+            self._longest = [(-answer, key) for key, (_, answer) in self._rows.items()]
+            heapq.heapify(self._longest)
         heap = self._longest
         while heap and heap[0][1] not in self._rows:
             heapq.heappop(heap)
