@@ -63,7 +63,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_configure() -> None:
-    """Let `python -m rowmill` in a child find the source that is under test."""
+    """Let `python -m rowmill` in a child find the source that is under test, and have numpy start no threads in it.
+
+    Thousands are started, and on two cores those threads took a tenth of a second of each.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     inherited = os.environ.get("PYTHONPATH")
     paths = [str(ROOT / "src"), *([inherited] if inherited else [])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -56,14 +57,55 @@ def test_an_error_is_raised_where_things_are_taken_and_not_before_them() -> None
 
 def test_closing_ends_the_filling_thread() -> None:
     buffer: Buffer[int] = Buffer(1)
-    thread = fill(buffer, iter(range(10**9)), one, name="t")
+    fill(buffer, iter(range(10**9)), one, name="t")
     buffer.take(5.0)
 
     buffer.close()
-    thread.join(5.0)
 
-    assert not thread.is_alive()
+    assert not is_filled(buffer)
     assert buffer.is_drained
+
+
+def test_what_the_filling_side_is_at_when_nobody_takes_more_is_done_before_the_end() -> None:
+    buffer = Buffer[int](10)
+    begun = threading.Event()
+    written: list[str] = []
+
+    def things() -> Iterator[int]:
+        begun.set()
+        time.sleep(0.3)
+        written.append("a claim")
+        yield 1
+
+    fill(buffer, things(), one, name="t")
+    begun.wait(5.0)
+    buffer.close()
+
+    assert written == ["a claim"]
+
+
+def test_a_filling_side_that_hangs_is_not_waited_for_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rowmill.flow.ENDING_S", 0.2)
+    buffer = Buffer[int](10)
+    goes_on = threading.Event()
+
+    def things() -> Iterator[int]:
+        goes_on.wait(30.0)
+        yield 1
+
+    fill(buffer, things(), one, name="t")
+    began = time.monotonic()
+    buffer.close()
+
+    assert 0.1 < time.monotonic() - began < 5
+    assert is_filled(buffer)
+    goes_on.set()
+
+
+def is_filled(buffer: Buffer[int]) -> bool:
+    return buffer.filler is not None and buffer.filler.is_alive()
 
 
 def test_a_keeper_works_when_nudged_and_keeps_its_error() -> None:

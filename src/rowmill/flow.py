@@ -23,6 +23,8 @@ T = TypeVar("T")
 CALM_THRESHOLD = (50_000, 50, 100)
 CALM_SWITCH_S = 0.02
 PR_SET_PDEATHSIG = 1
+ENDING_S = 5.0
+"""So long a thread that fills a buffer is waited for once nobody takes from it: a read from a slow store may take longer."""
 
 
 @contextlib.contextmanager
@@ -91,6 +93,7 @@ class Buffer(Generic[T]):
         """How long the filling side waited for room, and the taking side for something."""
         self.filled = Clock()
         """How long the filling side was at it, its waits included; `fill` counts it."""
+        self.filler: threading.Thread | None = None
 
     @property
     def weight(self) -> float:
@@ -131,10 +134,15 @@ class Buffer(Generic[T]):
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Say that nothing more is taken; a waiting `put` raises Closed."""
+        """Say that nothing more is taken; a waiting `put` raises Closed.
+
+        Who fills it is waited for, within reason: what it claims and writes is not to come behind its owner's end.
+        """
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
+        if self.filler is not None:
+            self.filler.join(ENDING_S)
 
     def wait(self, is_enough: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until `is_enough`, the end, or the time is up. Raises the filling side's error."""
@@ -173,7 +181,7 @@ class Buffer(Generic[T]):
 
 def fill(
     buffer: Buffer[T], things: Iterator[T], weigh: Callable[[T], float], *, name: str
-) -> threading.Thread:
+) -> None:
     """Start a thread that puts `things` into `buffer`; its errors are raised where they are taken."""
 
     def work() -> None:
@@ -187,9 +195,8 @@ def fill(
         except BaseException as error:
             buffer.end(error)
 
-    thread = threading.Thread(target=work, name=name, daemon=True)
-    thread.start()
-    return thread
+    buffer.filler = threading.Thread(target=work, name=name, daemon=True)
+    buffer.filler.start()
 
 
 def drain(buffer: Buffer[T]) -> Iterator[T]:

@@ -302,7 +302,7 @@ def test_a_stop_while_the_first_rows_are_checked_leaves_nothing(
         run(Job.model_validate(tree))
 
     assert INTERRUPTED == stopped.value.exit_code
-    assert not out.exists()
+    assert not out.exists(), sorted(out.rglob("*"))
 
 
 def test_an_append_that_is_stopped_before_its_files_join_leaves_the_run_as_it_was(
