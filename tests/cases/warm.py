@@ -43,6 +43,7 @@ IMPORTED = (
     "rowmill.rehearse",
     "rowmill.report.page",
     "rowmill.report.status",
+    "rowmill.storage.remote",
     "rowmill.weighing",
     "rowmill.write.sinks",
     "urllib.request",

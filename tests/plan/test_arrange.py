@@ -127,6 +127,25 @@ def test_several_engines_get_bands_of_like_length(lengths: list[int], number: in
     assert [length for _, length in pairs] == sorted(lengths, reverse=True)
 
 
+def test_bands_share_the_work_and_begin_together() -> None:
+    draw = random.Random(1)
+    lengths = [int(draw.lognormvariate(4.7, 1)) + 4 for _ in range(4000)]
+    texts = [f"{i} question" for i in range(4000)]
+    limits = Limits(seats=5120, replicas=5)
+    found = arrange(requests(texts, lengths), PlanConfig(), limits, behind=1_000_000)
+    engines = found.replica_of(range(4000))
+
+    assert found.order is not None
+    work = [sum(n for n, e in zip(lengths, engines, strict=True) if e == k) for k in range(5)]
+    assert max(work) < 1.15 * min(work)
+    assert {engines[i] for i in found.order[:200]} == {0, 1, 2, 3, 4}
+    longest = [
+        max(n for n, e in zip(lengths, engines, strict=True) if e == k) for k in range(5)
+    ]
+    # Steps of all engines together, which take turns on one GPU: far fewer than if each had some of the longest.
+    assert sum(longest) < 2.5 * max(longest)
+
+
 def test_no_tail_where_answers_are_alike_or_unknown() -> None:
     texts = [f"{i} question" for i in range(100)]
 
